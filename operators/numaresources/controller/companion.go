@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/api/nodegroup"
 	nodetopologyv1 "workload.openshift.io/operators/api/nodetopology/v1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/numaresources"
@@ -60,10 +61,11 @@ func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) compan
 	}
 }
 
-// stripNode keeps of a Node what groups are made of.
+// stripNode keeps of a Node what groups are made of, and the claim, which a metric of all companions has.
 func stripNode(in any) (any, error) {
 	if node, ok := in.(*corev1.Node); ok {
-		node.Annotations, node.Spec, node.Status = nil, corev1.NodeSpec{}, corev1.NodeStatus{}
+		maps.DeleteFunc(node.Annotations, func(key, _ string) bool { return key != nodegroup.ClaimAnnotation })
+		node.Spec, node.Status = corev1.NodeSpec{}, corev1.NodeStatus{}
 	}
 	return in, nil
 }

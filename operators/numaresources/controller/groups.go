@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -173,16 +174,22 @@ func poolSelector(pool *unstructured.Unstructured) (*metav1.LabelSelector, error
 //
 // +kubebuilder:rbac:groups="",resources=configmaps,namespace=openshift-config-managed,roleName=numaresources-hosted,verbs=list
 
-// wanted reads the KubeletConfigs of the cluster's NodePools, by pool. Problems name what cannot be read. A cluster that has
-// none gives none.
-func (r *reconciler) wanted(ctx context.Context) (map[string]numaresources.Kubelet, []problem, error) {
-	var list corev1.ConfigMapList
-	err := r.live.List(ctx, &list, client.InNamespace(numaresources.KubeletConfigNamespace), client.HasLabels{numaresources.KubeletConfigLabel, numaresources.NodePoolLabel})
-	if err != nil {
-		return nil, nil, err
+// wanted reads the KubeletConfigs of the cluster's NodePools, by pool. Problems name what cannot be read. readable is false if
+// the companion may not read them: it asks first, since every cluster may tell who was refused.
+func (r *reconciler) wanted(ctx context.Context) (wanted map[string]numaresources.Kubelet, readable bool, problems []problem, err error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: numaresources.KubeletConfigNamespace, Verb: "list", Resource: "configmaps"},
+	}}
+	if err := r.client.Create(ctx, review); err != nil || !review.Status.Allowed {
+		return nil, false, nil, err
 	}
-	wanted, sources := map[string]numaresources.Kubelet{}, map[string]string{}
-	var problems []problem
+	var list corev1.ConfigMapList
+	err = r.live.List(ctx, &list, client.InNamespace(numaresources.KubeletConfigNamespace), client.HasLabels{numaresources.KubeletConfigLabel, numaresources.NodePoolLabel})
+	if err != nil {
+		return nil, true, nil, err
+	}
+	wanted = map[string]numaresources.Kubelet{}
+	sources := map[string]string{}
 	for i := range list.Items {
 		object := &list.Items[i]
 		pool := object.Labels[numaresources.NodePoolLabel]
@@ -199,5 +206,5 @@ func (r *reconciler) wanted(ctx context.Context) (map[string]numaresources.Kubel
 		}
 		wanted[pool] = kubelet
 	}
-	return wanted, problems, nil
+	return wanted, true, problems, nil
 }

@@ -55,7 +55,7 @@ const (
 	reasonNotReported          = "NotReported"
 )
 
-// +kubebuilder:rbac:groups=nodetopology.openshift.io,resources=numaresourcesoperators,verbs=get;list;watch
+// +kubebuilder:rbac:groups=nodetopology.openshift.io,resources=numaresourcesoperators,verbs=list;watch
 // +kubebuilder:rbac:groups=nodetopology.openshift.io,resources=numaresourcesoperators/status,verbs=update
 // +kubebuilder:rbac:groups=nodetopology.openshift.io,resources=numaresourcesoperators/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
@@ -199,13 +199,13 @@ func (r *reconciler) observe(ctx context.Context, owner *nodetopologyv1.NUMAReso
 	for i := range written.Items {
 		of[written.Items[i].Name] = &written.Items[i]
 	}
-	wanted, invalid, err := r.wanted(ctx)
+	wanted, readable, invalid, err := r.wanted(ctx)
 	drift := metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonAsExpected}
 	switch {
-	case apierrors.IsForbidden(err):
-		drift = metav1.Condition{Status: metav1.ConditionUnknown, Reason: reasonNotReadable, Message: "the ConfigMaps of the namespace " + numaresources.KubeletConfigNamespace + " may not be read; a cluster with KubeletConfigs there needs the manifests of deploy/numaresources/hosted"}
 	case err != nil:
 		return nil, err
+	case !readable:
+		drift = metav1.Condition{Status: metav1.ConditionUnknown, Reason: reasonNotReadable, Message: "the ConfigMaps of the namespace " + numaresources.KubeletConfigNamespace + " may not be read; a cluster with KubeletConfigs there needs the manifests of deploy/numaresources/hosted"}
 	}
 
 	status := &owner.Status
