@@ -417,6 +417,28 @@ var borders = []border{
 		why:        "the controller says what the agent's pod may do, and not how the agent does it",
 	},
 	{
+		place:      "operators/workloadclasses",
+		alone:      true,
+		never:      []string{operators + "/cmd", operators + "/companion"},
+		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "os/exec", kubernetes},
+		why:        "rules are functions of plain values",
+	},
+	{
+		place: "operators/workloadclasses/controller",
+		never: []string{operators + "/cmd"},
+		why:   "it carries out what the rules decide, and does not know how it is run",
+	},
+	{
+		place: "operators/workloadclasses/inspect",
+		never: []string{operators + "/cmd", operators + "/companion", "sigs.k8s.io/controller-runtime", cobra},
+		why:   "it asks as any user does",
+	},
+	{
+		place: "operators/internal/quantity",
+		never: []string{"k8s.io", operators},
+		why:   "it reads numbers, whatever they are of",
+	},
+	{
 		place: "operators/cpupolicy/policyclient",
 		never: []string{operators + "/cmd", operators + "/companion", "sigs.k8s.io/controller-runtime", cobra},
 		why:   "it asks as any user does",

@@ -22,6 +22,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 	"workload.openshift.io/operators/workloadclasses"
@@ -250,7 +251,13 @@ func readPods(name string, in io.Reader) (pods []corev1.Pod, err error) {
 			continue
 		}
 		var pod corev1.Pod
-		if err := yaml.UnmarshalStrict(document, &pod); err != nil {
+		text, err := yaml.YAMLToJSONStrict(document)
+		if err == nil {
+			var strict []error
+			strict, err = kjson.UnmarshalStrict(text, &pod)
+			err = errors.Join(append(strict, err)...)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s: %s", name, strings.Join(strings.Fields(err.Error()), " "))
 		}
 		// A template of pods has no kind.
