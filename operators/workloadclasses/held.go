@@ -41,14 +41,19 @@ func Held(node *corev1.Node) string {
 		return err.Error()
 	case node.DeletionTimestamp != nil:
 		return "it is being deleted"
-	case Kept(node):
-		return fmt.Sprintf("a person keeps it by %s", KeepAnnotation)
 	case nodegroup.Paused(node):
 		return fmt.Sprintf("it is paused by %s", nodegroup.PausedAnnotation)
 	case claim != nodegroup.Claim{} && (claim.Owner != Owner || claim.Operation != o.ID):
 		return fmt.Sprintf("%s has claimed it for its operation %s", claim.Owner, claim.Operation)
 	case CordonedByOthers(node, record):
 		return "somebody cordoned it"
+	case kept(node):
+		return keptByPerson
 	}
 	return ""
 }
+
+const keptByPerson = "a person keeps it by " + KeepAnnotation
+
+// HeldByMark reports whether a keep mark is all that holds a node. Then pods need not avoid it any more.
+func HeldByMark(node *corev1.Node) bool { return Held(node) == keptByPerson }

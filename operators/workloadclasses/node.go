@@ -98,8 +98,8 @@ func CordonedByOthers(node *corev1.Node, record Record) bool {
 	return node.Spec.Unschedulable && record.State != NoSchedule
 }
 
-// Kept reports whether a person marked a node to be kept.
-func Kept(node *corev1.Node) bool {
+// kept reports whether a person marked a node to be kept.
+func kept(node *corev1.Node) bool {
 	_, annotation := node.Annotations[KeepAnnotation]
 	_, label := node.Labels[KeepAnnotation]
 	return annotation || label
@@ -237,13 +237,18 @@ func endOf(pod *corev1.Pod) time.Time {
 	return end
 }
 
-// Unschedulable reports whether a scheduler found no node for a pod.
-func Unschedulable(pod *corev1.Pod) bool {
+// MaxWait is how long a pod that waits keeps nodes from being avoided. One that waits longer waits for
+// something else than these nodes, such as a volume: else anybody could keep all nodes by one pod.
+const MaxWait = 15 * time.Minute
+
+// Unschedulable reports whether a scheduler found no node for a pod, within MaxWait.
+func Unschedulable(pod *corev1.Pod, now time.Time) bool {
 	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 		return false
 	}
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable &&
+			now.Sub(c.LastTransitionTime.Time) < MaxWait
 	})
 }
 

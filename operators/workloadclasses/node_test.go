@@ -142,6 +142,51 @@ func TestHolds(t *testing.T) {
 	}
 }
 
+func TestUnschedulable(t *testing.T) {
+	condition := func(reason, at string) string {
+		return "status: {conditions: [{type: PodScheduled, status: 'False', reason: " + reason + ", lastTransitionTime: '2026-11-28T" + at + "Z'}]}"
+	}
+	for name, test := range map[string]struct {
+		pod  string
+		want bool
+	}{
+		"one for which no node was found is":     {condition("Unschedulable", "11:46:00"), true},
+		"one that has waited a quarter is not":   {condition("Unschedulable", "11:45:00"), false},
+		"one that was not looked at yet is not":  {"{}", false},
+		"one with a scheduling gate is not":      {condition("SchedulingGated", "11:59:00"), false},
+		"one that is being deleted is not":       {"metadata: {deletionTimestamp: '2026-11-28T11:59:00Z'}\n" + condition("Unschedulable", "11:59:00"), false},
+		"one that has got a node by then is not": {"spec: {nodeName: a}\n" + condition("Unschedulable", "11:59:00"), false},
+	} {
+		if got := Unschedulable(parse(t, test.pod), now); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestHeld(t *testing.T) {
+	for name, test := range map[string]struct {
+		node, want string
+		byMark     bool
+	}{
+		"a node of nobody is not held":           {"{}", "", false},
+		"a keep mark holds":                      {"metadata: {annotations: {ci-scheduling.ci.openshift.io/keep-node: ''}}", "a person keeps it", true},
+		"a label does so, too":                   {"metadata: {labels: {ci-scheduling.ci.openshift.io/keep-node: 'true'}}", "a person keeps it", true},
+		"a pause holds":                          {"metadata: {annotations: {workload.openshift.io/paused: ''}}", "it is paused", false},
+		"a cordon of others holds":               {"spec: {unschedulable: true}", "somebody cordoned it", false},
+		"ours does not":                          {"{metadata: {annotations: {" + stateKey + state(NoSchedule, 1) + "}}, spec: {unschedulable: true}}", "", false},
+		"another companion's claim holds":        {`metadata: {annotations: {nodegroup.workload.openshift.io/claim: '{"owner":"tuning","operation":"a"}', ci-scheduling.ci.openshift.io/keep-node: ''}}`, "tuning has claimed it", false},
+		"a claim that cannot be read holds":      {"metadata: {annotations: {nodegroup.workload.openshift.io/claim: x}}", "no claim", false},
+		"an operation that cannot be read holds": {"metadata: {annotations: {workloadclasses.workload.openshift.io/operation: x}}", "invalid character", false},
+		"a claim of ours without operation too":  {`metadata: {annotations: {nodegroup.workload.openshift.io/claim: '{"owner":"workloadclasses","operation":"a"}'}}`, "has claimed it", false},
+	} {
+		n := node(t, test.node)
+		got := Held(n)
+		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) || HeldByMark(n) != test.byMark {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 func TestFits(t *testing.T) {
 	const n = `
 metadata: {name: n1, labels: {ci-workload: tests}}

@@ -27,6 +27,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -91,6 +92,10 @@ func (s Subject) leavesNothing(t *testing.T, i *Installed) {
 		}
 	}
 	clean()
+	// It went with its kind, unless that is one of Kubernetes' own.
+	if err := i.Client.Delete(t.Context(), object); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+		t.Fatal(err)
+	}
 	// kube-apiserver forgets a kind a moment after its CRD.
 	testenv.Eventually(t, patience, func() error {
 		var errs []error

@@ -91,15 +91,17 @@ var nodeChanges = predicate.Funcs{
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 		return before.Spec.Unschedulable != after.Spec.Unschedulable ||
 			before.Annotations[workloadclasses.OperationAnnotation] != after.Annotations[workloadclasses.OperationAnnotation] ||
-			workloadclasses.Kept(before) != workloadclasses.Kept(after) || nodegroup.Paused(before) != nodegroup.Paused(after)
+			workloadclasses.Held(before) != workloadclasses.Held(after)
 	},
 }
 
 // waits is for pods that have just become Unschedulable.
 var waits = predicate.Funcs{
-	CreateFunc: func(e event.CreateEvent) bool { return workloadclasses.Unschedulable(e.Object.(*corev1.Pod)) },
+	CreateFunc: func(e event.CreateEvent) bool {
+		return workloadclasses.Unschedulable(e.Object.(*corev1.Pod), time.Now())
+	},
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return !workloadclasses.Unschedulable(e.ObjectOld.(*corev1.Pod)) && workloadclasses.Unschedulable(e.ObjectNew.(*corev1.Pod))
+		return !workloadclasses.Unschedulable(e.ObjectOld.(*corev1.Pod), time.Now()) && workloadclasses.Unschedulable(e.ObjectNew.(*corev1.Pod), time.Now())
 	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
@@ -136,7 +138,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	for _, pod := range pods.Items {
 		if pod.Spec.NodeName != "" {
 			l.byNode[pod.Spec.NodeName] = append(l.byNode[pod.Spec.NodeName], pod)
-		} else if class := pod.Labels[workloadclasses.ClassLabel]; workloadclasses.Unschedulable(&pod) {
+		} else if class := pod.Labels[workloadclasses.ClassLabel]; workloadclasses.Unschedulable(&pod, l.now) {
 			l.waiting[class] = append(l.waiting[class], pod)
 		}
 	}
@@ -215,7 +217,7 @@ func (r *reconciler) class(ctx context.Context, l *look, class *workloadclasses.
 		switch {
 		case d.GiveBack:
 			errs = append(errs, r.begin(ctx, l, class, node))
-		case view.Held == "" || workloadclasses.Kept(node) && !nodegroup.Paused(node):
+		case view.Held == "" || workloadclasses.HeldByMark(node):
 			errs = append(errs, r.write(ctx, l, class, d, evaluation.Precluded == d.Name))
 		}
 	}
@@ -274,7 +276,7 @@ func (r *reconciler) write(ctx context.Context, l *look, class *workloadclasses.
 	}
 	var before, after workloadclasses.State
 	err := r.nodes.UpdateNode(ctx, d.Name, func(node *corev1.Node) error {
-		if _, ok := node.Annotations[workloadclasses.OperationAnnotation]; ok || workloadclasses.Held(node) != "" && (!workloadclasses.Kept(node) || nodegroup.Paused(node)) {
+		if _, ok := node.Annotations[workloadclasses.OperationAnnotation]; ok || workloadclasses.Held(node) != "" && !workloadclasses.HeldByMark(node) {
 			return nil
 		}
 		record, _ := workloadclasses.RecordOf(node)
@@ -494,7 +496,9 @@ func (r *reconciler) leftovers(ctx context.Context, l *look) error {
 		return errors.Join(errs...)
 	}
 	for _, machine := range l.fleet.marked {
-		if !machine.Deleting && !running[machine.Operation] {
+		// Until its set has as many Machines as it wants, the marks say which one of them goes.
+		set := l.fleet.set(machine)
+		if !machine.Deleting && !running[machine.Operation] && (set == nil || set.Settled) {
 			klog.FromContext(ctx).Info("Taking back the marks of a Machine whose node has no operation", "machine", machine.Name)
 			errs = append(errs, client.IgnoreNotFound(r.machines.mark(ctx, machine, workloadclasses.Operation{})))
 		}

@@ -96,7 +96,7 @@ func (c Client) Classes(ctx context.Context, config *workloadclasses.Config, now
 		for _, pod := range pods.Items {
 			if pod.Spec.NodeName != "" {
 				byNode[pod.Spec.NodeName] = append(byNode[pod.Spec.NodeName], pod)
-			} else if workloadclasses.Unschedulable(&pod) {
+			} else if workloadclasses.Unschedulable(&pod, now) {
 				waiting[pod.Labels[workloadclasses.ClassLabel]]++
 			}
 		}
