@@ -5,11 +5,11 @@ package daemon
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/tuning"
 )
 
 // packaged is where TuneD's package has its profiles.
@@ -40,58 +40,17 @@ func unsupportedPlugins(spec tunedv1.ProfileSpec) (found []string) {
 			}
 			text = string(packagedText)
 		}
-		plugins, includes := sections(text)
-		for _, plugin := range plugins {
-			if slices.Contains(unsupported, plugin) && !slices.Contains(found, plugin) {
-				found = append(found, plugin)
+		units, included := tuning.ReadProfile(text)
+		for _, unit := range units {
+			if unit.Enabled && slices.Contains(unsupported, unit.Plugin) && !slices.Contains(found, unit.Plugin) {
+				found = append(found, unit.Plugin)
 			}
 		}
-		for _, include := range includes {
+		for _, include := range included {
 			visit(include)
 		}
 	}
 	visit(spec.Config.TunedProfile)
 	slices.Sort(found)
 	return found
-}
-
-var (
-	section = regexp.MustCompile(`^\[([^\]]+)\]`)
-	option  = regexp.MustCompile(`^(type|include|enabled)\s*=\s*([^#]*)`)
-	list    = regexp.MustCompile(`\s*[,;]\s*`)
-)
-
-// sections returns the plugins of a profile's sections, and the profiles that it includes (tuned/profiles/loader.py and
-// unit.py). An include that TuneD must compute is left out.
-func sections(text string) (plugins, includes []string) {
-	var name, plugin string
-	enabled := true
-	end := func() {
-		if name != "" && name != "main" && name != "variables" && enabled {
-			plugins = append(plugins, plugin)
-		}
-	}
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if match := section.FindStringSubmatch(line); match != nil {
-			end()
-			name, plugin, enabled = match[1], match[1], true
-			continue
-		}
-		match := option.FindStringSubmatch(line)
-		if match == nil {
-			continue
-		}
-		value := strings.TrimSpace(match[2])
-		switch {
-		case match[1] == "type":
-			plugin = value
-		case match[1] == "enabled":
-			enabled = !slices.Contains([]string{"0", "false", "no", "off", "n"}, strings.ToLower(value))
-		case name == "main" && !strings.Contains(value, "${"):
-			includes = append(includes, list.Split(value, -1)...)
-		}
-	}
-	end()
-	return plugins, includes
 }

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tuning
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+)
+
+// Unit is a section of a TuneD profile.
+type Unit struct {
+	// Name is that of the section, and Plugin what applies it.
+	Name, Plugin string
+	Enabled      bool
+	// Options are those of the plugin, in their order.
+	Options []Option
+}
+
+// Option is one option of a unit. Its value may have functions and variables, which TuneD expands.
+type Option struct{ Name, Value string }
+
+var (
+	section  = regexp.MustCompile(`^\[([^\]]+)\]`)
+	includes = regexp.MustCompile(`\s*[,;]\s*`)
+	off      = []string{"0", "false", "no", "off", "n"}
+)
+
+// ReadProfile reads a TuneD profile (tuned/profiles/loader.py and unit.py): its units, and the profiles that it includes before
+// its own. What TuneD must compute to know an included profile's name is left out.
+func ReadProfile(text string) (units []Unit, included []string) {
+	unit := -1
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if match := section.FindStringSubmatch(line); match != nil {
+			units = append(units, Unit{Name: match[1], Plugin: match[1], Enabled: true})
+			unit = len(units) - 1
+			continue
+		}
+		if line == "" || line[0] == '#' || line[0] == ';' || unit < 0 {
+			continue
+		}
+		name, value, _ := strings.Cut(line, "=")
+		if at := strings.Index(value, " #"); at >= 0 {
+			value = value[:at]
+		}
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch u := &units[unit]; {
+		case u.Name == "main" && name == "include":
+			if !strings.Contains(value, "${") {
+				included = append(included, includes.Split(value, -1)...)
+			}
+		case u.Name != "main" && name == "type":
+			u.Plugin = value
+		case u.Name != "main" && name == "enabled":
+			u.Enabled = !slices.Contains(off, strings.ToLower(value))
+		default:
+			u.Options = append(u.Options, Option{name, value})
+		}
+	}
+	units = slices.DeleteFunc(units, func(u Unit) bool { return u.Name == "main" || u.Name == "variables" })
+	return units, included
+}
+
+// Settings is what a Profile sets, as far as its own profiles say.
+type Settings struct {
+	// Profile is the name of the chosen one.
+	Profile string
+	// Sysctls has the values of kernel parameters, by name; Arguments those of [bootloader] cmdline options.
+	Sysctls, Arguments map[string]string
+	// Packaged are the included profiles that are TuneD's own; what these set is not in here. Other plugins are in Plugins.
+	Packaged, Plugins []string
+}
+
+// SettingsOf returns what a Profile sets. A profile overrides those that it includes.
+func SettingsOf(spec tunedv1.ProfileSpec) Settings {
+	data := map[string]string{}
+	for _, profile := range spec.Profile {
+		data[profile.Name] = profile.Data
+	}
+	s := Settings{Profile: spec.Config.TunedProfile, Sysctls: map[string]string{}, Arguments: map[string]string{}}
+	seen := map[string]bool{}
+	var visit func(name string)
+	visit = func(name string) {
+		name = strings.TrimPrefix(name, "-")
+		if seen[name] || name == "" {
+			return
+		}
+		seen[name] = true
+		text, ok := data[name]
+		if !ok {
+			s.Packaged = append(s.Packaged, name)
+			return
+		}
+		units, included := ReadProfile(text)
+		for _, each := range included {
+			visit(each)
+		}
+		for _, unit := range units {
+			if !unit.Enabled {
+				continue
+			}
+			for _, option := range unit.Options {
+				switch {
+				case unit.Plugin == "sysctl":
+					s.Sysctls[option.Name] = option.Value
+				case unit.Plugin == "bootloader" && strings.HasPrefix(option.Name, "cmdline"):
+					s.Arguments[option.Name] = option.Value
+				}
+			}
+			if unit.Plugin != "sysctl" && !slices.Contains(s.Plugins, unit.Plugin) {
+				s.Plugins = append(s.Plugins, unit.Plugin)
+			}
+		}
+	}
+	visit(spec.Config.TunedProfile)
+	slices.Sort(s.Packaged)
+	slices.Sort(s.Plugins)
+	return s
+}
+
+// Change is what would become of one node.
+type Change struct {
+	Node string `json:"node"`
+	// From and To are the profiles. From is empty if the node has none yet.
+	From string `json:"from,omitempty"`
+	To   string `json:"to"`
+	// Tuned is that of the choice, and Tie another profile with as good a claim.
+	Tuned string `json:"tuned"`
+	Tie   string `json:"tie,omitempty"`
+	// Sysctls and Arguments are those that change.
+	Sysctls   []Difference `json:"sysctls,omitempty"`
+	Arguments []Difference `json:"kernelArguments,omitempty"`
+	// Packaged are profiles of TuneD's package that are included now and were not, or the reverse; Plugins are sections
+	// besides sysctl whose profiles change.
+	Packaged []string `json:"packagedProfiles,omitempty"`
+	Plugins  []string `json:"plugins,omitempty"`
+}
+
+// Difference is a value that changes. An empty one is that of the kernel, or of a profile of TuneD's package.
+type Difference struct {
+	Name string `json:"name"`
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+}
+
+// ChangeOf returns what becomes of a node whose Profile has one spec, or none, and gets another; nil if nothing does.
+func ChangeOf(node string, before *tunedv1.ProfileSpec, choice Choice, after tunedv1.ProfileSpec) *Change {
+	var was Settings
+	if before != nil {
+		was = SettingsOf(*before)
+	}
+	is := SettingsOf(after)
+	change := &Change{
+		Node: node, From: was.Profile, To: is.Profile, Tuned: choice.Tuned, Tie: choice.Tie,
+		Sysctls: differences(was.Sysctls, is.Sysctls), Arguments: differences(was.Arguments, is.Arguments),
+		Packaged: exclusive(was.Packaged, is.Packaged),
+	}
+	if before == nil || texts(*before) != texts(after) {
+		change.Plugins = union(was.Plugins, is.Plugins)
+	}
+	if before != nil && was.Profile == is.Profile && len(change.Sysctls)+len(change.Arguments)+len(change.Packaged)+len(change.Plugins) == 0 {
+		return nil
+	}
+	return change
+}
+
+// texts are all texts that a Profile may use, since its other plugins' options may have anything.
+func texts(spec tunedv1.ProfileSpec) string {
+	var text strings.Builder
+	text.WriteString(spec.Config.TunedProfile)
+	for _, profile := range spec.Profile {
+		text.WriteString("\n" + profile.Name + "\n" + profile.Data)
+	}
+	return text.String()
+}
+
+func differences(was, is map[string]string) (found []Difference) {
+	all := maps.Clone(was)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, is)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if was[name] != is[name] {
+			found = append(found, Difference{name, was[name], is[name]})
+		}
+	}
+	return found
+}
+
+func exclusive(a, b []string) (found []string) {
+	for _, each := range union(a, b) {
+		if slices.Contains(a, each) != slices.Contains(b, each) {
+			found = append(found, each)
+		}
+	}
+	return found
+}
+
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
