@@ -16,3 +16,4 @@ at get daemonset tuned --request-timeout=5s >/dev/null 2>&1 || exit 0
 at delete rolebinding tuning-hosted --ignore-not-found >/dev/null
 at delete daemonset tuned --ignore-not-found >/dev/null
 at wait --for=delete pods --selector=openshift-app=tuned --timeout=90s >/dev/null
+rm --recursive --force /run/partition-node

@@ -219,13 +219,14 @@ func (d *Daemon) change(ctx context.Context, now time.Time) {
 	log := logr.FromContextOrDiscard(ctx)
 	d.reportSoon(now)
 	if hashOf(d.desired) == "" {
+		undone := true
 		if d.running != nil {
 			log.Info("Undoing the profile: the node has none", "profile", d.held.Profile)
-			d.undo(ctx)
+			undone = d.undo(ctx)
 		}
 		d.held = Record{}
 		d.state = observed{}
-		if err := d.clear(); err != nil {
+		if err := d.clear(undone); err != nil {
 			log.Error(err, "Removing the profiles failed")
 		}
 		return
@@ -269,13 +270,15 @@ func (d *Daemon) start(ctx context.Context, now time.Time) {
 	log.Info("Started TuneD", "profile", d.held.Profile, "pid", p.pid)
 }
 
-// undo ends TuneD, which undoes what it changed.
-func (d *Daemon) undo(ctx context.Context) {
-	if !d.running.undo(d.UndoLimit) {
+// undo ends TuneD, which undoes what it changed. It reports whether TuneD did so in time.
+func (d *Daemon) undo(ctx context.Context) bool {
+	done := d.running.undo(d.UndoLimit)
+	if !done {
 		logr.FromContextOrDiscard(ctx).Info("TuneD did not end in time; what it changed may be left", "limit", d.UndoLimit)
 		d.running.kill()
 	}
 	d.running = nil
+	return done
 }
 
 // end ends TuneD. What it changed is undone only if the DaemonSet is uninstalled.
@@ -306,9 +309,10 @@ func (d *Daemon) end(ctx context.Context) error {
 			}
 		}
 	}
+	undone := d.held.Profile == ""
 	if d.running != nil {
-		d.undo(ctx)
+		undone = d.undo(ctx)
 	}
-	log.Info("Undid what TuneD changed: the DaemonSet is gone")
-	return d.clear()
+	log.Info("The DaemonSet is gone, so what TuneD changed is undone", "done", undone)
+	return d.clear(undone)
 }

@@ -133,12 +133,19 @@ unix_socket_signal_paths = %s
 `, reapply, f.signals())
 }
 
-// clear removes the profiles and the record, after all was undone.
-func (f files) clear() error {
-	return errors.Join(
-		f.remove(func(string) bool { return true }),
-		absent(os.Remove(f.record())), absent(os.Remove(f.cmdline())),
-	)
+// clear removes all files. What TuneD has not undone stays in its storage.
+func (f files) clear(undone bool) error {
+	var errs []error
+	for _, directory := range []string{f.etc, f.run} {
+		entries, err := os.ReadDir(directory)
+		errs = append(errs, absent(err))
+		for _, entry := range entries {
+			if path := filepath.Join(directory, entry.Name()); undone || path != f.storage() {
+				errs = append(errs, os.RemoveAll(path))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // remove removes profiles.
