@@ -11,6 +11,14 @@ import (
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 )
 
+// Annotations of a Profile that say why it is what it is.
+const (
+	// TunedAnnotation is the name of the Tuned whose recommendation the node gets.
+	TunedAnnotation = "tuning.workload.openshift.io/tuned"
+	// TieAnnotation is another profile that has as good a claim to the node.
+	TieAnnotation = "tuning.workload.openshift.io/tie"
+)
+
 // Node is what the choice for a node goes by.
 type Node struct {
 	Name       string

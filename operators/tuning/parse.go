@@ -41,18 +41,19 @@ type Invalid struct {
 const faultsTold = 5
 
 func (e *Invalid) Error() string {
-	text := fmt.Sprintf("ConfigMap %s, key %s", e.Source, tunedv1.TuningKey)
-	for i, fault := range e.Faults[:min(len(e.Faults), faultsTold)] {
-		separator := "; "
-		if i == 0 {
-			separator = ": "
-		}
-		text += fmt.Sprintf("%sdocument %d, line %d: %s", separator, fault.Document, fault.Line, fault.Text)
+	return fmt.Sprintf("ConfigMap %s, key %s: %s", e.Source, tunedv1.TuningKey, e.Told())
+}
+
+// Told tells the faults, without their source.
+func (e *Invalid) Told() string {
+	var texts []string
+	for _, fault := range e.Faults[:min(len(e.Faults), faultsTold)] {
+		texts = append(texts, fmt.Sprintf("document %d, line %d: %s", fault.Document, fault.Line, fault.Text))
 	}
 	if more := len(e.Faults) - faultsTold; more > 0 {
-		text += fmt.Sprintf("; and %d more", more)
+		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	return text
+	return strings.Join(texts, "; ")
 }
 
 // Parse reads the Tuneds of a NodePool: the YAML documents of the key tuning of a ConfigMap. It returns all of them or, if

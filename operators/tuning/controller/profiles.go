@@ -24,12 +24,6 @@ import (
 	"workload.openshift.io/operators/tuning"
 )
 
-// TunedAnnotation is on a Profile: the name of the Tuned whose recommendation the node gets.
-const TunedAnnotation = "tuning.workload.openshift.io/tuned"
-
-// TieAnnotation is on a Profile: another profile that has as good a claim to the node.
-const TieAnnotation = "tuning.workload.openshift.io/tie"
-
 // profilesReconciler gives each node of the hosted cluster its Profile.
 type profilesReconciler struct {
 	hosted   client.Client
@@ -153,9 +147,9 @@ func (r *profilesReconciler) write(ctx context.Context, profile *tunedv1.Profile
 		next.Annotations = map[string]string{}
 	}
 	next.Labels[companion.OwnerLabel] = Name
-	next.Annotations[TunedAnnotation] = choice.Tuned
-	if next.Annotations[TieAnnotation] = choice.Tie; choice.Tie == "" {
-		delete(next.Annotations, TieAnnotation)
+	next.Annotations[tuning.TunedAnnotation] = choice.Tuned
+	if next.Annotations[tuning.TieAnnotation] = choice.Tie; choice.Tie == "" {
+		delete(next.Annotations, tuning.TieAnnotation)
 	}
 	same := profile.Annotations[specHash] == hashOf(spec) && maps.Equal(next.Labels, profile.Labels) && maps.Equal(next.Annotations, profile.Annotations)
 	delete(next.Annotations, specHash)

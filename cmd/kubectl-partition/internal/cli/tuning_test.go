@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/tuning"
+)
+
+const tunedFile = `apiVersion: tuned.openshift.io/v1
+kind: Tuned
+metadata: {name: queues}
+spec:
+  profile:
+  - name: queues
+    data: |
+      [main]
+      include=openshift-node
+      [sysctl]
+      kernel.msgmnb=65536
+  recommend:
+  - {profile: queues, priority: 20}
+`
+
+// tuned runs a command of tuning against a cluster with two nodes of pool-a.
+func tuned(t *testing.T, change func(*tunedv1.Profile, *tunedv1.Tuned), run func(*tuningCommand) error) (code int, out, problem string) {
+	t.Helper()
+	spec := tunedv1.ProfileSpec{Config: tunedv1.ProfileConfig{TunedProfile: "queues"}, Profile: []tunedv1.TunedProfile{{Name: "queues", Data: "[main]\ninclude=openshift-node\n[sysctl]\nkernel.msgmnb=32768\n"}}}
+	hosted := tuning.HostedName("queues", "pool-a")
+	profile := &tunedv1.Profile{
+		TypeMeta:   metav1.TypeMeta{APIVersion: tunedv1.GroupVersion.String(), Kind: "Profile"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: tunedv1.Namespace, Name: "n1", Generation: 3, Annotations: map[string]string{tuning.TunedAnnotation: hosted}},
+		Spec:       spec,
+		Status: tunedv1.ProfileStatus{TunedProfile: "queues", ObservedGeneration: 3, Conditions: []metav1.Condition{
+			{Type: tunedv1.ConditionApplied, Status: metav1.ConditionTrue}, {Type: tunedv1.ConditionDegraded, Status: metav1.ConditionFalse},
+		}},
+	}
+	object := &tunedv1.Tuned{
+		TypeMeta:   metav1.TypeMeta{APIVersion: tunedv1.GroupVersion.String(), Kind: "Tuned"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: tunedv1.Namespace, Name: hosted, Labels: map[string]string{tunedv1.NodePoolNameLabel: "pool-a"}},
+	}
+	if change != nil {
+		change(profile, object)
+	}
+	scheme := runtime.NewScheme()
+	if err := tunedv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	other := profile.DeepCopy()
+	other.Name = "n2"
+	node := func(name, pool string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{tunedv1.NodePoolLabel: pool}}}
+	}
+	var output, problems bytes.Buffer
+	c := &tuningCommand{
+		streams: genericiooptions.IOStreams{In: strings.NewReader(tunedFile), Out: &output},
+		kube:    fake.NewClientset(node("n1", "pool-a"), node("n2", "pool-a"), node("n3", "pool-b")),
+		objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme, map[schema.GroupVersionResource]string{
+			tunedv1.GroupVersion.WithResource("tuneds"): "TunedList", tunedv1.GroupVersion.WithResource("profiles"): "ProfileList",
+		}, profile, other, object),
+	}
+	code = ExitCode(run(c), &problems)
+	return code, output.String(), problems.String()
+}
+
+func TestTuningStatus(t *testing.T) {
+	status := func(c *tuningCommand) error { return c.status(t.Context()) }
+	for name, test := range map[string]struct {
+		change func(*tunedv1.Profile, *tunedv1.Tuned)
+		want   []string
+	}{
+		"a node without a Profile": {nil, []string{
+			"NODE  NODEPOOL  PROFILE  TUNED            CONFIGMAP     APPLIED  DEGRADED",
+			"n1    pool-a    queues   queues-c82f3ed1  tuned-pool-a  True     False",
+			"n3    pool-b    -        -                -             Unknown  Unknown",
+			"node n3: it has no Profile yet",
+		}},
+		"an error of TuneD": {func(p *tunedv1.Profile, _ *tunedv1.Tuned) {
+			p.Status.Conditions[1] = metav1.Condition{Type: tunedv1.ConditionDegraded, Status: metav1.ConditionTrue, Message: "TuneD reported errors: no such thing"}
+		}, []string{"queues-c82f3ed1  tuned-pool-a  True     True", "node n1: TuneD reported errors: no such thing"}},
+		"a status of an older profile": {func(p *tunedv1.Profile, _ *tunedv1.Tuned) { p.Generation = 4 },
+			[]string{"tuned-pool-a  Unknown  Unknown", "node n1: TuneD has not said anything about this profile yet"}},
+		"a tie": {func(p *tunedv1.Profile, _ *tunedv1.Tuned) { p.Annotations[tuning.TieAnnotation] = "other" },
+			[]string{"node n1: the profile other has the same priority"}},
+		"a ConfigMap that is not valid": {func(_ *tunedv1.Profile, object *tunedv1.Tuned) {
+			object.Status.Conditions = []metav1.Condition{{Type: tunedv1.ConditionValid, Status: metav1.ConditionFalse, Message: "document 2, line 9"}}
+		}, []string{"Tuned queues-c82f3ed1: document 2, line 9"}},
+		"control characters": {func(p *tunedv1.Profile, _ *tunedv1.Tuned) { p.Spec.Config.TunedProfile = "a\x1b[31m" }, []string{`a\x1b[31m`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, problem := tuned(t, test.change, status)
+			if code != 1 || problem != "" {
+				t.Errorf("the exit code is %d, and the error %q", code, problem)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("printed was\n%s\nwant %q", out, want)
+				}
+			}
+		})
+	}
+}
+
+func TestTuningPlan(t *testing.T) {
+	write := func(text string) string {
+		path := filepath.Join(t.TempDir(), "tuned.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	configMap := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  tuning: |\n    " + strings.ReplaceAll(tunedFile, "\n", "\n    ") + "\n"
+	for name, test := range map[string]struct {
+		text    string
+		code    int
+		want    []string
+		problem string
+	}{
+		"a changed value": {tunedFile, 1, []string{
+			"2 of the 2 nodes of NodePool pool-a change, within seconds of each other. 0 of them boot.",
+			"n1    kernel.msgmnb  32768  65536", "n2    kernel.msgmnb  32768  65536",
+		}, ""},
+		"a ConfigMap":           {configMap, 1, []string{"n1    kernel.msgmnb  32768  65536"}, ""},
+		"nothing":               {strings.ReplaceAll(tunedFile, "65536", "32768"), 0, []string{"0 of the 2 nodes of NodePool pool-a change"}, ""},
+		"no Tuned any more":     {"", 1, []string{"n1    profile        queues  openshift-node", "n1    kernel.msgmnb  32768   not set here"}, ""},
+		"kernel arguments":      {strings.Replace(tunedFile, "kernel.msgmnb=65536", "kernel.msgmnb=32768\n      [bootloader]\n      cmdline_a=+nohz=on", 1), 1, []string{"kernel arguments, cmdline_a  -     +nohz=on", "0 of them boot"}, ""},
+		"one that is not valid": {strings.Replace(tunedFile, "recommend:", "recomend:", 1), 2, nil, "tuned.yaml: document 1, line 12: unknown field"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := write(test.text)
+			code, out, problem := tuned(t, nil, func(c *tuningCommand) error { return c.plan(t.Context(), path, "pool-a") })
+			if code != test.code || !strings.Contains(problem, test.problem) || problem != "" && test.problem == "" {
+				t.Errorf("the exit code is %d, want %d, and the error %q", code, test.code, problem)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("printed was\n%s\nwant %q", out, want)
+				}
+			}
+		})
+	}
+	if code, out, problem := tuned(t, nil, func(c *tuningCommand) error { return c.plan(t.Context(), "-", "pool-a") }); code != 1 || !strings.Contains(out, "65536") {
+		t.Errorf("from standard input: %d, %s, %s", code, out, problem)
+	}
+}
