@@ -239,6 +239,9 @@ func (d *Daemon) change(ctx context.Context, now time.Time) {
 		return
 	}
 	before := d.held
+	if d.running != nil && (before.Debug != record.Debug || before.ReapplySysctl != record.ReapplySysctl) {
+		d.undo(ctx)
+	}
 	d.held = record
 	d.state = observed{record: record, phase: applying, unsupported: unsupportedPlugins(d.desired.Spec)}
 	if d.running == nil {
@@ -258,7 +261,7 @@ func (d *Daemon) start(ctx context.Context, now time.Time) {
 	ended := d.state.ended
 	d.state = observed{record: d.held, phase: applying, unsupported: d.state.unsupported, ended: ended}
 	d.begun, d.started = now, now
-	p, err := startTuned(d.files, d.Python, d.held.Profile)
+	p, err := startTuned(d.files, d.Python, d.held)
 	if err != nil {
 		d.state.phase, d.state.problem = failed, fmt.Errorf("TuneD does not start: %w", err)
 		d.restart = now.Add(lastRestart)

@@ -56,9 +56,10 @@ func become(arguments ...string) int {
 // namespaces holds the namespaces of a node whose directories are below $1.
 func namespaces() int {
 	return become("unshare", "--ipc", "--mount", "sh", "-ec", `
-mkdir -p /run/tuned "$0/etc" "$0/run"
+mkdir -p /run/tuned "$0/etc" "$0/run" "$0/sysctl.d"
 mount --bind "$0/etc" /etc/tuned
 mount --bind "$0/run" /run/tuned
+mount --bind "$0/sysctl.d" /etc/sysctl.d
 echo ready
 exec sleep infinity`, os.Args[1])
 }
@@ -503,7 +504,7 @@ func TestWhatTunedChangedIsUndoneWithTheDaemonSet(t *testing.T) {
 	if got := n.value(); got != original {
 		t.Errorf("%s is %s", sysctl, got)
 	}
-	if left, _ := filepath.Glob(filepath.Join(n.dir, "*", "*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(n.dir, "[er]*", "*")); len(left) > 0 {
 		t.Errorf("left are %v", left)
 	}
 }
@@ -539,6 +540,74 @@ func TestWithoutAnAPIServerTheNodeKeepsItsTuning(t *testing.T) {
 	if got := n.value(); got != "32768" {
 		t.Errorf("%s is %s: nobody said that the DaemonSet is gone", sysctl, got)
 	}
+}
+
+func TestWhatTheHostOverridesIsNamed(t *testing.T) {
+	n := newNode(t)
+	if err := os.WriteFile(filepath.Join(n.dir, "sysctl.d", "99-host.conf"), []byte(sysctl+" = 20000\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.start()
+	n.wants(spec(sets("32768")))
+	if got := n.says(30*time.Second, "Applied=True/AsExpected", "Degraded=True/TunedSysctlOverride")["Degraded"]; !strings.Contains(got, sysctl) {
+		t.Errorf("the message is %q", got)
+	}
+	n.eventually("20000", time.Second)
+	wins := spec(sets("32768"))
+	wins.Config.TunedConfig.ReapplySysctl = new(bool)
+	n.wants(wins)
+	n.eventually("32768", 10*time.Second)
+	n.asExpected(30 * time.Second)
+}
+
+func TestKernelArgumentsAreReported(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	// Without skip_grub_config TuneD would look for a boot loader, and this host may have one.
+	n.wants(spec("[variables]\ncpus=1\n[bootloader]\nskip_grub_config=true\ncmdline=isolcpus=${cpus} nohz_full=${f:cpulist_pack:1}\n"))
+	n.asExpected(30 * time.Second) // a warning about the boot loader is none
+	arguments := func(want string) {
+		t.Helper()
+		testenv.Eventually(t, 10*time.Second, func() error {
+			profile := &tunedv1.Profile{}
+			if err := n.Client.Get(t.Context(), client.ObjectKey{Namespace: tunedv1.Namespace, Name: n.name}, profile); err != nil {
+				return err
+			}
+			if got := profile.Status.Bootcmdline; got != want {
+				return fmt.Errorf("the arguments are %q, want %q", got, want)
+			}
+			return nil
+		})
+	}
+	arguments("isolcpus=1 nohz_full=1")
+	n.wants(spec(sets("32768")))
+	n.asExpected(30 * time.Second)
+	arguments("")
+}
+
+func TestTunedLogsInDetailIfTheProfileSaysSo(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	n.wants(spec(sets("32768")))
+	n.asExpected(30 * time.Second)
+	if memory := n.daemon.Memory(t); memory > 30<<20 {
+		t.Errorf("it takes %d MiB", memory>>20)
+	} else {
+		t.Logf("it takes %d MiB", memory>>20)
+	}
+	debug := spec(sets("32768"))
+	debug.Config.Debug = true
+	n.wants(debug)
+	testenv.Eventually(t, 15*time.Second, func() error {
+		if !strings.Contains(n.daemon.Log(), " DEBUG ") {
+			return errors.New("there is no line of the level DEBUG")
+		}
+		return nil
+	})
+	n.asExpected(30 * time.Second)
+	n.eventually("32768", time.Second)
+	n.wantsNothing()
+	n.eventually(original, 10*time.Second)
 }
 
 func TestConditionsAreThoseOfProfiles(t *testing.T) {

@@ -40,6 +40,9 @@ type Record struct {
 	// UID and Generation are those of the Profile that had the spec.
 	UID        types.UID `json:"uid"`
 	Generation int64     `json:"generation"`
+	// Debug makes TuneD log in detail, and ReapplySysctl lets the host's sysctl.d win. TuneD reads both only when it starts.
+	Debug         bool `json:"debug,omitempty"`
+	ReapplySysctl bool `json:"reapplySysctl,omitempty"`
 }
 
 // hashOf is empty for a Profile that asks for nothing.
@@ -108,7 +111,7 @@ func (f files) write(profile *tunedv1.Profile) (Record, error) {
 			return Record{}, err
 		}
 	}
-	record := Record{Profile: config.TunedProfile, Hash: hashOf(profile), UID: profile.UID, Generation: profile.Generation}
+	record := Record{Profile: config.TunedProfile, Hash: hashOf(profile), UID: profile.UID, Generation: profile.Generation, Debug: config.Debug, ReapplySysctl: reapply}
 	data, err := json.Marshal(record)
 	if err != nil {
 		return Record{}, err

@@ -52,7 +52,7 @@ type process struct {
 }
 
 // startTuned starts a TuneD with the profile that the files name. It ends with this program.
-func startTuned(f files, python, profile string) (*process, error) {
+func startTuned(f files, python string, record Record) (*process, error) {
 	if err := absent(os.Remove(f.pid())); err != nil {
 		return nil, err
 	}
@@ -63,7 +63,11 @@ func startTuned(f files, python, profile string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	command := exec.Command(python, "-I", "-c", originals, "--no-dbus", "-P", f.pid(), "-p", profile)
+	arguments := []string{"-I", "-c", originals, "--no-dbus", "-P", f.pid(), "-p", record.Profile}
+	if record.Debug {
+		arguments = append(arguments, "--debug")
+	}
+	command := exec.Command(python, arguments...)
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	output, input, err := os.Pipe()
 	if err != nil {
