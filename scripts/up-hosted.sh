@@ -87,6 +87,7 @@ for archive in "$images"/archives/partition-tuned-*.tar; do
 done
 operand=workload.openshift.io/$(awk '$2 == "all" && $1 ~ /^partition-tuned:/ {print $1}' "$images/images.txt")
 apply "$hosted" --kustomize=operators/deploy/tuning/hosted
+at "$hosted" wait --for=condition=Established --timeout=30s customresourcedefinition --all >/dev/null
 identity "$hosted" partition-tuning tuning "$dir/tuning-hosted.kubeconfig"
 # Not before: a node of no pool gets the profile openshift-node, which sets some 25 sysctls, and this node's kernel is the host's.
 start tuning 20120 "hostedConnection: {kubeconfig: $dir/tuning-hosted.kubeconfig}" "settings: {controlPlaneNamespace: clusters-hosted, operandImage: \"$operand\"}"
