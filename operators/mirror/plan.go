@@ -45,6 +45,9 @@ type Want struct {
 	// Keep are copies that stay as they are, since their source is there and nothing can be made of it now: it does
 	// not parse, say, or what refers to it does and it is missing.
 	Keep []types.NamespacedName
+	// Takes reports whether what stands where a wanted copy must be is that copy, or may become it; nil is always. What it
+	// is not stays, and is a problem.
+	Takes func(wanted, standing *unstructured.Unstructured) bool
 	// Certain reports of a copy that is in neither list whether it can go at once: what asked for it is gone in a live
 	// read, or does not ask any more, or asks for another one in its place. Nil is never.
 	Certain func(copied *unstructured.Unstructured) bool
@@ -116,6 +119,11 @@ func Plan(there []*unstructured.Unstructured, want Want, unwanted Unwanted, now 
 		current, ok := have[name]
 		if !ok {
 			p.Actions = append(p.Actions, Action{Create, object.DeepCopy()})
+			continue
+		}
+		if want.Takes != nil && !want.Takes(object, current) {
+			keep[name] = true
+			p.Problems = append(p.Problems, fmt.Errorf("%s %s is somebody else's, and stands where a copy must be; rename or remove it", object.GetKind(), name))
 			continue
 		}
 		next := merged(current, object)

@@ -81,6 +81,7 @@ func TestPlan(t *testing.T) {
 		"a successor is there before its predecessor goes":        {there: []string{"surely-a=1"}, copies: []string{"b=1"}, want: []string{"Create b=1", "Delete surely-a=1"}},
 		"two sources of one copy change nothing":                  {there: []string{"a=1"}, copies: []string{"a=2", "a=3", "b=1"}, want: []string{"Create b=1"}, problem: "ConfigMap target/a: two sources"},
 		"two sources of the same copy are no problem":             {copies: []string{"a=2", "a=2"}, want: []string{"Create a=2"}},
+		"what stands there and is nobody's copy stays":            {there: []string{"theirs=1 bare"}, copies: []string{"theirs=2", "b=1"}, want: []string{"Create b=1"}, problem: "ConfigMap target/theirs is somebody else's"},
 		"three sources of one copy are told once":                 {copies: []string{"a=1", "a=2", "a=3"}, problem: "ConfigMap target/a: two sources"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +89,7 @@ func TestPlan(t *testing.T) {
 			for name, ago := range test.since {
 				unwanted[types.UID("uid-"+name)] = now.Add(-ago)
 			}
-			want := Want{Certain: certain, Patience: test.patience}
+			want := Want{Certain: certain, Patience: test.patience, Takes: func(_, standing *unstructured.Unstructured) bool { return standing.GetName() != "theirs" }}
 			for _, text := range test.copies {
 				want.Copies = append(want.Copies, configMap(text))
 			}

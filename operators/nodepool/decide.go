@@ -103,6 +103,16 @@ func References(pool *v1beta1.NodePool) (names []string) {
 // invalidName says why no ConfigMap can have a name.
 func invalidName(name string) []string { return validation.IsDNS1123Subdomain(name) }
 
+// Takes reports whether what stands where one of Copies must be is that copy, perhaps one that another version wrote.
+func (Decision) Takes(copied *corev1.ConfigMap, standing Standing) bool {
+	for _, kind := range []string{v1beta1.TunedConfigLabel, v1beta1.KubeletConfigLabel} {
+		if _, ok := copied.Labels[kind]; ok {
+			return belongs(standing, kind, copied.Annotations[v1beta1.PoolLabel], copied.Labels[v1beta1.PoolLabel])
+		}
+	}
+	return false
+}
+
 // Decide decides for all NodePools of one control plane's namespace. The pools and their sources must have been read live:
 // what they do not ask for is deleted. Standing is what is in that namespace.
 func Decide(namespace string, pools []Pool, standing []Standing) Decision {
@@ -129,7 +139,7 @@ func Decide(namespace string, pools []Pool, standing []Standing) Decision {
 		wanting := claims[name]
 		s, exists := there[name]
 		// If it is that of one that wants it, the others' names are what is wrong.
-		taken := exists && !slices.ContainsFunc(wanting, func(w *wanted) bool { return belongs(s, w) })
+		taken := exists && !slices.ContainsFunc(wanting, func(w *wanted) bool { return belongs(s, w.kind, w.pool.key(), w.pool.Name) })
 		for _, w := range wanting {
 			if taken {
 				w.conflict("ConfigMap %s/%s, where the copy of %s must be, is %s; rename %s, or remove that ConfigMap", namespace, name, w.of, ownerOf(s), w.rename)
@@ -156,16 +166,17 @@ func Decide(namespace string, pools []Pool, standing []Standing) Decision {
 	return d
 }
 
-// belongs reports whether what stands where a copy must be is that copy, perhaps one that another version wrote.
-func belongs(s Standing, w *wanted) bool {
+// belongs reports whether what stands where a copy of a kind must be is that copy of a pool, perhaps one that another version
+// wrote. The pool is NAMESPACE/NAME, and its name.
+func belongs(s Standing, kind, pool, name string) bool {
 	if key := s.Annotations[v1beta1.PoolLabel]; key != "" {
-		return key == w.pool.key()
+		return key == pool
 	}
 	if s.Ours {
 		return true
 	}
-	_, kind := s.Labels[w.kind]
-	return kind && s.Labels[v1beta1.PoolLabel] == w.pool.Name
+	_, ok := s.Labels[kind]
+	return ok && s.Labels[v1beta1.PoolLabel] == name
 }
 
 func ownerOf(s Standing) string {

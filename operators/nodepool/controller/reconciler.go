@@ -174,8 +174,16 @@ func isOurs(object metav1.Object) bool { return object.GetLabels()[companion.Own
 
 // copy makes the copies what the decision says.
 func (r *Reconciler) copy(ctx context.Context, namespace string, decision nodepool.Decision) error {
-	want := mirror.Want{Certain: func(copied *unstructured.Unstructured) bool { return decision.Gone(standingOf(copied)) }}
+	wanted := map[string]*corev1.ConfigMap{}
+	want := mirror.Want{
+		Certain: func(copied *unstructured.Unstructured) bool { return decision.Gone(standingOf(copied)) },
+		// It may have come since.
+		Takes: func(copied, there *unstructured.Unstructured) bool {
+			return decision.Takes(wanted[copied.GetName()], standingOf(there))
+		},
+	}
 	for _, copied := range decision.Copies {
+		wanted[copied.Name] = copied
 		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(copied)
 		if err != nil {
 			return err
