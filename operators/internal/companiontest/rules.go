@@ -35,6 +35,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/nodegroup"
@@ -75,7 +76,9 @@ func Run(t *testing.T, s Subject) {
 	t.Run("probes say the truth", func(t *testing.T) { probesSayTheTruth(t, i) })
 	t.Run("a certificate that somebody else makes is served", func(t *testing.T) { servesFiles(t, i) })
 	t.Run("metrics are for those who may read them", func(t *testing.T) { metricsAreProtected(t, i) })
-	t.Run("metrics say which nodes are claimed", func(t *testing.T) { claimsAreCounted(t, i) })
+	if cachesNodes(s.Companion.Needs(i.Configuration(t)).Home.Cache) {
+		t.Run("metrics say which nodes are claimed", func(t *testing.T) { claimsAreCounted(t, i) })
+	}
 	t.Run("it takes no more memory than it may", func(t *testing.T) { s.staysSmall(t, i) })
 	t.Run("another replica goes on after one was killed", func(t *testing.T) { s.goesOnAfterAKill(t, i) })
 	t.Run("another replica goes on at once after one has ended", func(t *testing.T) { s.goesOnAfterAnEnd(t, i) })
@@ -86,6 +89,15 @@ func Run(t *testing.T, s Subject) {
 	t.Run("no right is a wildcard, or more than it may be", func(t *testing.T) { rightsAreModest(t, s.Companion.Name()) })
 	t.Run("every right is used", func(t *testing.T) { s.usesItsRights(t, i) })
 	t.Run("nothing is left of it", func(t *testing.T) { s.leavesNothing(t, i) })
+}
+
+func cachesNodes(cached map[client.Object]cache.ByObject) bool {
+	for object := range cached {
+		if _, ok := object.(*corev1.Node); ok {
+			return true
+		}
+	}
+	return false
 }
 
 // write creates an object for which the companion acts.

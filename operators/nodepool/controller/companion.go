@@ -27,7 +27,7 @@ const Name = "nodepool"
 var hyperShift = foreign.Manager{
 	Name:        "HyperShift",
 	Deployments: []types.NamespacedName{{Namespace: "hypershift", Name: "operator"}},
-	Writes:      authorizationv1.ResourceAttributes{Verb: "patch", Group: v1beta1.GroupVersion.Group, Resource: "nodepools", Subresource: "status"},
+	Writes:      authorizationv1.ResourceAttributes{Verb: "update", Group: v1beta1.GroupVersion.Group, Resource: "nodepools"},
 	HandOver:    "scale that Deployment to zero; it manages these NodePools, and does not need this companion",
 }
 

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -24,10 +25,9 @@ import (
 	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/internal/companiontest"
 	"workload.openshift.io/operators/internal/testenv"
 )
-
-func TestMain(m *testing.M) { testenv.Main(m, nil, v1beta1.AddToScheme) }
 
 // soon is how long a change may take to arrive.
 const soon = 5 * time.Second
@@ -36,7 +36,7 @@ const soon = 5 * time.Second
 type management struct {
 	client.Client
 	t *testing.T
-	*testenv.ControlPlane
+	*companiontest.Installed
 	// namespace has NodePools and their ConfigMaps, controlPlane the copies.
 	namespace, controlPlane string
 }
@@ -44,12 +44,16 @@ type management struct {
 // newManagement has a control plane's namespace of the cluster hosted. The controllers are not started.
 func newManagement(t *testing.T) *management {
 	t.Helper()
-	plane := testenv.Start(t)
+	plane := companiontest.Install(t, Name)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "clusters-"}}
-	m := &management{Client: plane.Client, ControlPlane: plane, t: t}
+	m := &management{Client: plane.Client, Installed: plane, t: t}
 	m.do(m.Create(t.Context(), namespace))
 	m.namespace = namespace.Name
 	m.controlPlane = v1beta1.ControlPlaneNamespace(namespace.Name, "hosted")
+	t.Cleanup(func() {
+		_ = m.DeleteAllOf(context.Background(), &v1beta1.NodePool{}, client.InNamespace(m.namespace))
+		_ = m.DeleteAllOf(context.Background(), &corev1.ConfigMap{}, client.InNamespace(m.controlPlane))
+	})
 	return m
 }
 
@@ -66,12 +70,14 @@ func (m *management) withControlPlane() *management {
 	return m
 }
 
-// start starts the companion as partition-controller does, until the function that it returns is called.
+// start starts the companion as partition-controller does, with its rights, until the function that it returns is called.
 func (m *management) start() (stop func()) {
 	m.t.Helper()
+	own := rest.AnonymousClientConfig(m.Config)
+	own.BearerToken = m.Token(m.t, m.Installed.Namespace, "partition-controller", nil)
 	cached := map[client.Object]cache.ByObject{}
 	maps.Copy(cached, (&Companion{}).Needs(nil).Home.Cache)
-	mgr, err := manager.New(m.Config, manager.Options{
+	mgr, err := manager.New(own, manager.Options{
 		Scheme: testenv.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache:      cache.Options{ByObject: cached, ReaderFailOnMissingInformer: true},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
