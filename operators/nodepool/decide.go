@@ -113,9 +113,23 @@ func (Decision) Takes(copied *corev1.ConfigMap, standing Standing) bool {
 	return false
 }
 
+// Namespace is a control plane's.
+type Namespace struct {
+	Name string
+	// HostedCluster is the value of its HostedClusterAnnotation.
+	HostedCluster string
+	// Missing means that nothing can be created in it now.
+	Missing bool
+}
+
+// isOf reports whether the namespace is that of a pool's cluster, or may become it.
+func (n Namespace) isOf(pool Pool) bool {
+	return n.Missing || n.HostedCluster == pool.Namespace+"/"+pool.Spec.ClusterName
+}
+
 // Decide decides for all NodePools of one control plane's namespace. The pools and their sources must have been read live:
 // what they do not ask for is deleted. Standing is what is in that namespace.
-func Decide(namespace string, pools []Pool, standing []Standing) Decision {
+func Decide(namespace Namespace, pools []Pool, standing []Standing) Decision {
 	d := Decision{Verdicts: map[types.NamespacedName]Verdict{}, pools: map[string]bool{}}
 	there := map[string]Standing{}
 	for _, s := range standing {
@@ -130,7 +144,10 @@ func Decide(namespace string, pools []Pool, standing []Standing) Decision {
 		}
 		v := &view{Pool: pool}
 		views[pool.key()] = v
-		v.judge(namespace, there)
+		v.judge(namespace.Name, there)
+		if !namespace.isOf(pool) {
+			continue // it gets nothing there, and stands in nobody's way
+		}
 		for _, w := range v.wants {
 			claims[w.copied.Name] = append(claims[w.copied.Name], w)
 		}
@@ -142,18 +159,18 @@ func Decide(namespace string, pools []Pool, standing []Standing) Decision {
 		taken := exists && !slices.ContainsFunc(wanting, func(w *wanted) bool { return belongs(s, w.kind, w.pool.key(), w.pool.Name) })
 		for _, w := range wanting {
 			if taken {
-				w.conflict("ConfigMap %s/%s, where the copy of %s must be, is %s; rename %s, or remove that ConfigMap", namespace, name, w.of, ownerOf(s), w.rename)
+				w.conflict("ConfigMap %s/%s, where the copy of %s must be, is %s; rename %s, or remove that ConfigMap", namespace.Name, name, w.of, ownerOf(s), w.rename)
 			}
 			for _, other := range wanting {
 				if other != w {
-					w.conflict("ConfigMap %s/%s would be the copy of %s, and that of %s of NodePool %s; rename one of them", namespace, name, w.of, other.of, other.pool.key())
+					w.conflict("ConfigMap %s/%s would be the copy of %s, and that of %s of NodePool %s; rename one of them", namespace.Name, name, w.of, other.of, other.pool.key())
 				}
 			}
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(views)) {
 		v := views[key]
-		verdict := v.verdict()
+		verdict := v.verdict(namespace)
 		d.Verdicts[types.NamespacedName{Namespace: v.Namespace, Name: v.Name}] = verdict
 		if !verdict.Usable() {
 			continue
@@ -417,7 +434,7 @@ func (v *view) want(name, kind, value, key, of, rename string, manifests []manif
 }
 
 // verdict says what the conditions of a pool must be.
-func (v *view) verdict() Verdict {
+func (v *view) verdict(namespace Namespace) Verdict {
 	finding := func(problems, conflicts []string) Finding {
 		switch {
 		case len(problems) > 0:
@@ -437,6 +454,14 @@ func (v *view) verdict() Verdict {
 			half.is.Reason = v1beta1.ReasonPoolConfigurationInvalid
 			half.is.Message = "nothing of the pool changes until " + half.field + " is valid as well"
 		}
+	}
+	if cluster := v.Namespace + "/" + v.Spec.ClusterName; verdict.Usable() && !namespace.isOf(v.Pool) {
+		waits := Finding{Reason: v1beta1.ReasonNotControlPlane, Message: fmt.Sprintf("nothing is copied: namespace %s is the control plane of %s by its annotation %s, and not of %s; annotate it if it is", namespace.Name, cmp.Or(namespace.HostedCluster, "no hosted cluster"), v1beta1.HostedClusterAnnotation, cluster)}
+		return Verdict{waits, waits}
+	}
+	if verdict.Usable() && namespace.Missing {
+		waits := Finding{Valid: true, Reason: v1beta1.ReasonControlPlaneNamespaceMissing, Message: fmt.Sprintf("valid, and copied once the control plane's namespace %s is there", namespace.Name)}
+		return Verdict{waits, waits}
 	}
 	if verdict.Usable() && len(v.unused) > 0 {
 		verdict.Config.Message = "valid, but nothing of this project uses " + strings.Join(v.unused, ", ")

@@ -16,6 +16,9 @@ import (
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 )
 
+// ours is the control plane's namespace of the cluster clusters/hosted.
+var ours = Namespace{Name: "clusters-hosted", HostedCluster: "clusters/hosted"}
+
 // aTuned is a Tuned with one profile of its name, which sets vm.swappiness.
 func aTuned(name string, swappiness int) string {
 	return fmt.Sprintf(`apiVersion: tuned.openshift.io/v1
@@ -202,7 +205,7 @@ func TestDecideForOnePool(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := v1beta1.ControlPlaneNamespace(test.pool.Namespace, test.pool.Spec.ClusterName)
-			d := Decide(namespace, []Pool{test.pool}, test.standing)
+			d := Decide(Namespace{Name: namespace, HostedCluster: test.pool.Namespace + "/" + test.pool.Spec.ClusterName}, []Pool{test.pool}, test.standing)
 			if got := names(d.Copies); !slices.Equal(got, test.copies) {
 				t.Errorf("the copies are %q, want %q", got, test.copies)
 			}
@@ -246,7 +249,7 @@ func names(copies []*corev1.ConfigMap) (names []string) {
 }
 
 func TestWhatACopyHas(t *testing.T) {
-	d := Decide("clusters-hosted", []Pool{aPool("pool-a", []string{"two=\r\n--- # theirs\n" + aTuned("z", 1) + "...\n", "one=" + aTuned("a", 2)}, []string{"numa=\n\n" + aKubeletConfig("numa", "restricted") + "\n\n"})}, nil)
+	d := Decide(ours, []Pool{aPool("pool-a", []string{"two=\r\n--- # theirs\n" + aTuned("z", 1) + "...\n", "one=" + aTuned("a", 2)}, []string{"numa=\n\n" + aKubeletConfig("numa", "restricted") + "\n\n"})}, nil)
 	if len(d.Copies) != 2 {
 		t.Fatalf("there are %d copies: %v", len(d.Copies), d.Verdicts)
 	}
@@ -289,11 +292,12 @@ func TestPoolsBesideEachOther(t *testing.T) {
 		"and the copy that is there stays": {
 			pools:    []Pool{aPool("c", nil, []string{"a-b=" + aKubeletConfig("x", "none")}), aPool("b-c", nil, []string{"a=" + aKubeletConfig("y", "none")})},
 			standing: []Standing{{Name: "a-b-c", Annotations: map[string]string{v1beta1.PoolLabel: "clusters/c"}}}},
-		"clusters of one control plane's namespace are kept apart": {
-			pools: []Pool{aPool("p", []string{"s=" + aTuned("swap", 1)}, nil), aPool("p", []string{"s=" + aTuned("swap", 2)}, nil, func(p *Pool) { p.Namespace = "other" })}},
+		"a cluster with the namespace of another one gets nothing there": {
+			pools:  []Pool{aPool("p", []string{"s=" + aTuned("swap", 1)}, nil), aPool("p", []string{"s=" + aTuned("swap", 2)}, nil, func(p *Pool) { p.Namespace = "other" })},
+			copies: []string{"tuned-p"}, valid: []string{"clusters/p"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := Decide("clusters-hosted", test.pools, test.standing)
+			d := Decide(ours, test.pools, test.standing)
 			if got := names(d.Copies); !slices.Equal(got, test.copies) {
 				t.Errorf("the copies are %q, want %q", got, test.copies)
 			}
@@ -315,8 +319,36 @@ func TestPoolsBesideEachOther(t *testing.T) {
 	}
 }
 
+func TestTheControlPlanesNamespace(t *testing.T) {
+	for name, test := range map[string]struct {
+		namespace Namespace
+		valid     bool
+		reason    string
+		message   string
+	}{
+		"it is this cluster's":         {ours, true, v1beta1.ReasonAsExpected, ""},
+		"it is another cluster's":      {Namespace{Name: "clusters-hosted", HostedCluster: "clusters-a/b"}, false, v1beta1.ReasonNotControlPlane, "namespace clusters-hosted is the control plane of clusters-a/b by its annotation nodepool.workload.openshift.io/hosted-cluster, and not of clusters/hosted"},
+		"nobody said whose it is":      {Namespace{Name: "clusters-hosted"}, false, v1beta1.ReasonNotControlPlane, "is the control plane of no hosted cluster"},
+		"it is not there":              {Namespace{Name: "clusters-hosted", Missing: true}, true, v1beta1.ReasonControlPlaneNamespaceMissing, "once the control plane's namespace clusters-hosted is there"},
+		"it is being deleted just now": {Namespace{Name: "clusters-hosted", HostedCluster: "clusters/hosted", Missing: true}, true, v1beta1.ReasonControlPlaneNamespaceMissing, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(test.namespace, []Pool{aPool("a", []string{"s=" + aTuned("swap", 1)}, nil)}, nil)
+			verdict := d.Verdicts[types.NamespacedName{Namespace: "clusters", Name: "a"}]
+			for _, finding := range []Finding{verdict.Tuning, verdict.Config} {
+				if finding.Valid != test.valid || finding.Reason != test.reason || !strings.Contains(finding.Message, test.message) {
+					t.Errorf("got %+v", finding)
+				}
+			}
+			if copied := len(d.Copies) > 0; copied != test.valid {
+				t.Errorf("there are %d copies", len(d.Copies))
+			}
+		})
+	}
+}
+
 func TestACopyOfNoPoolGoes(t *testing.T) {
-	d := Decide("clusters-hosted", []Pool{aPool("a", []string{"missing"}, nil)}, nil)
+	d := Decide(ours, []Pool{aPool("a", []string{"missing"}, nil)}, nil)
 	for name, test := range map[string]struct {
 		copied Standing
 		want   bool
@@ -356,14 +388,14 @@ func FuzzManifests(f *testing.F) {
 		if len(value) > 1<<12 {
 			t.Skip()
 		}
-		d := Decide("clusters-hosted", []Pool{aPool("a", []string{"s=" + value}, []string{"s"})}, nil)
+		d := Decide(ours, []Pool{aPool("a", []string{"s=" + value}, []string{"s"})}, nil)
 		verdict := d.Verdicts[types.NamespacedName{Namespace: "clusters", Name: "a"}]
 		if !verdict.Tuning.Valid && verdict.Tuning.Message == "" {
 			t.Error("it is invalid, and nothing says why")
 		}
 		for _, copied := range d.Copies {
 			// What is valid stays so when it is read from the copy.
-			again := Decide("clusters-hosted", []Pool{aPool("a", []string{"s=" + copied.Data["tuning"]}, nil)}, nil)
+			again := Decide(ours, []Pool{aPool("a", []string{"s=" + copied.Data["tuning"]}, nil)}, nil)
 			if len(again.Copies) != 1 || again.Copies[0].Data["tuning"] != copied.Data["tuning"] {
 				t.Errorf("%q becomes\n%q, which becomes\n%v", value, copied.Data["tuning"], again)
 			}

@@ -377,7 +377,9 @@ func runHistory(seed uint64, tell func(string, ...any)) error {
 			return err
 		}
 	}
-	namespace := func(name string) client.Object { return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+	namespace := func(name string) client.Object {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1beta1.HostedClusterAnnotation: "clusters/hosted"}}}
+	}
 	w := &world{
 		Rand: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(0, 0), missing: map[string]time.Time{}, tell: tell,
 		home:   fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1beta1.NodePool{}).WithObjects(namespace(ofUsers), namespace(controlPlane)).Build(),

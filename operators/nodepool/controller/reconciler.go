@@ -30,7 +30,7 @@ import (
 // configMapKind is that of sources and copies.
 var configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 
-// namespacePeriod is the time between two looks for a control plane's namespace that is not there.
+// namespacePeriod is the time between two looks at a control plane's namespace that is not there, or not known to be one.
 const namespacePeriod = 5 * time.Second
 
 // Reconciler reconciles all NodePools of a control plane's namespace. The namespace is the request's name.
@@ -60,7 +60,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	missing, err := r.isMissing(ctx, namespace)
+	controlPlane, err := r.controlPlane(ctx, namespace)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -68,10 +68,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	decision := nodepool.Decide(namespace, pools, standing)
-	if missing {
-		next = sooner(next, now.Add(namespacePeriod), len(pools) > 0)
-	} else {
+	decision := nodepool.Decide(controlPlane, pools, standing)
+	if !controlPlane.Missing {
 		err = r.copy(ctx, namespace, decision)
 	}
 	for _, pool := range pools {
@@ -79,9 +77,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		if !judged {
 			continue
 		}
-		if missing {
-			verdict = awaits(verdict, namespace)
-		}
+		// Namespaces are not watched: what is amiss with this one is for a while only.
+		waits := verdict.Tuning.Reason == v1beta1.ReasonControlPlaneNamespaceMissing || verdict.Tuning.Reason == v1beta1.ReasonNotControlPlane
+		next = sooner(next, now.Add(namespacePeriod), waits)
 		if reported := r.report(ctx, pool.NodePool, verdict, now); reported != nil {
 			err = errors.Join(err, fmt.Errorf("status of NodePool %s/%s: %w", pool.Namespace, pool.Name, reported))
 		}
@@ -141,16 +139,16 @@ func (r *Reconciler) pools(ctx context.Context, namespace string, now time.Time)
 	return pools, next, nil
 }
 
-// isMissing reports whether there is no namespace of this name in which objects can be created.
-func (r *Reconciler) isMissing(ctx context.Context, name string) (bool, error) {
+// controlPlane reads a control plane's namespace.
+func (r *Reconciler) controlPlane(ctx context.Context, name string) (nodepool.Namespace, error) {
 	var namespace corev1.Namespace
 	switch err := r.Reader.Get(ctx, types.NamespacedName{Name: name}, &namespace); {
 	case apierrors.IsNotFound(err):
-		return true, nil
+		return nodepool.Namespace{Name: name, Missing: true}, nil
 	case err != nil:
-		return false, err
+		return nodepool.Namespace{}, err
 	}
-	return namespace.DeletionTimestamp != nil, nil
+	return nodepool.Namespace{Name: name, HostedCluster: namespace.Annotations[v1beta1.HostedClusterAnnotation], Missing: namespace.DeletionTimestamp != nil}, nil
 }
 
 // standing returns the ConfigMaps of a namespace, without their content.
@@ -212,17 +210,6 @@ func (l live) Get(ctx context.Context, key client.ObjectKey, object client.Objec
 
 func (l live) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	return l.reader.List(ctx, list, options...)
-}
-
-// awaits is a verdict while the control plane's namespace is not there.
-func awaits(verdict nodepool.Verdict, namespace string) nodepool.Verdict {
-	for _, finding := range []*nodepool.Finding{&verdict.Tuning, &verdict.Config} {
-		if finding.Valid && verdict.Usable() {
-			finding.Reason = v1beta1.ReasonControlPlaneNamespaceMissing
-			finding.Message = fmt.Sprintf("valid, and copied once the control plane's namespace %s is there", namespace)
-		}
-	}
-	return verdict
 }
 
 // report writes the conditions of a pool, if they differ.

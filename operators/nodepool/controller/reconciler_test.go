@@ -66,7 +66,7 @@ func (m *management) do(err error) {
 
 func (m *management) withControlPlane() *management {
 	m.t.Helper()
-	m.do(m.Create(m.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: m.controlPlane}}))
+	m.do(m.Create(m.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: m.controlPlane, Annotations: map[string]string{v1beta1.HostedClusterAnnotation: m.namespace + "/hosted"}}}))
 	return m
 }
 

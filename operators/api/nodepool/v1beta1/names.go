@@ -36,6 +36,11 @@ const SourcesAnnotation = "nodepool.workload.openshift.io/sources"
 // hosted Nodes from them.
 const NodesLabel = "nodepool.workload.openshift.io/nodes"
 
+// HostedClusterAnnotation of a namespace says whose control plane it is for: NAMESPACE/CLUSTER, by the NodePools' namespace and
+// their spec.clusterName. Without it nothing is copied there. Who may create NodePools in one namespace could otherwise have
+// ConfigMaps made in another, such as kube-system by a NodePool in kube.
+const HostedClusterAnnotation = "nodepool.workload.openshift.io/hosted-cluster"
+
 // HostedKubeletConfigNamespace is where the companion hostedconfig copies KubeletConfigs to, in the hosted cluster.
 const HostedKubeletConfigNamespace = "openshift-config-managed"
 

@@ -103,6 +103,8 @@ const (
 	ReasonValidationFailed = "ValidationFailed"
 	// ReasonConflict means that another object stands where a copy must be. The message names both.
 	ReasonConflict = "Conflict"
+	// ReasonNotControlPlane means that the namespace is not known to be this hosted cluster's.
+	ReasonNotControlPlane = "NotControlPlane"
 	// ReasonControlPlaneNamespaceMissing means that the control plane's namespace is not there yet.
 	ReasonControlPlaneNamespaceMissing = "ControlPlaneNamespaceMissing"
 	// ReasonPoolConfigurationInvalid means that this part is valid, and waits since the other one is not: nothing of a pool
