@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 )
 
@@ -229,7 +230,8 @@ type view struct {
 	wants                            []*wanted
 	tuning, config                   []string // what is wrong
 	tuningConflicts, configConflicts []string
-	unused                           []string
+	// unused are manifests of which nothing is made, and late node labels that new nodes lack.
+	unused, late []string
 }
 
 // judge fills in what is wrong with a pool, and what it asks for.
@@ -363,12 +365,37 @@ func (v *view) judgeTuning(manifests []manifest, problems *[]string) (tuneds []m
 			profiles[name] = profile{data, m}
 		}
 		tuneds = append(tuneds, m)
+		v.late = append(v.late, v.lateLabels(m.name, t)...)
 	}
 	if len(performance) == 1 {
 		add(performance[0].problem(0, "this version renders no PerformanceProfile: remove %s, and put its settings into a Tuned and a KubeletConfig", performance[0].name))
 	}
 	slices.SortFunc(tuneds, func(a, b manifest) int { return cmp.Compare(a.name, b.name) })
 	return tuneds
+}
+
+// lateLabels names node labels by which a Tuned chooses a profile, and that a node which replaces another one does not have
+// when it joins: whoever put them on the old one has to do so again.
+func (v *view) lateLabels(name string, t tuned) (late []string) {
+	if v.Spec.Management.UpgradeType != v1beta1.UpgradeTypeReplace {
+		return nil
+	}
+	var look func([]tunedMatch)
+	look = func(matches []tunedMatch) {
+		for _, match := range matches {
+			label := string(ptr.Deref(match.Label, ""))
+			_, has := v.Spec.NodeLabels[label]
+			known := has || label == v1beta1.PoolLabel || strings.HasPrefix(label, "kubernetes.io/") || strings.HasPrefix(label, "node.kubernetes.io/")
+			if text := fmt.Sprintf("%s of Tuned %s", label, name); ptr.Deref(match.Type, "node") != "pod" && !known && !slices.Contains(late, text) {
+				late = append(late, text)
+			}
+			look(match.Match)
+		}
+	}
+	for _, recommend := range t.Spec.Recommend {
+		look(recommend.Match)
+	}
+	return late
 }
 
 // judgeConfig returns the KubeletConfigs, and adds what is wrong. There is at most one if nothing is.
@@ -462,6 +489,9 @@ func (v *view) verdict(namespace Namespace) Verdict {
 	if verdict.Usable() && namespace.Missing {
 		waits := Finding{Valid: true, Reason: v1beta1.ReasonControlPlaneNamespaceMissing, Message: fmt.Sprintf("valid, and copied once the control plane's namespace %s is there", namespace.Name)}
 		return Verdict{waits, waits}
+	}
+	if verdict.Usable() && len(v.late) > 0 {
+		verdict.Tuning.Message = "valid, but spec.management.upgradeType is Replace, and a new node has its profile by these labels only once somebody has put them on it: " + strings.Join(v.late, ", ") + "; add them to spec.nodeLabels"
 	}
 	if verdict.Usable() && len(v.unused) > 0 {
 		verdict.Config.Message = "valid, but nothing of this project uses " + strings.Join(v.unused, ", ")

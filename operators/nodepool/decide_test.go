@@ -319,6 +319,29 @@ func TestPoolsBesideEachOther(t *testing.T) {
 	}
 }
 
+// B7: a node that replaces another one joins without the labels that people have put on that.
+func TestLabelsThatNewNodesLack(t *testing.T) {
+	matching := strings.Replace(aTuned("swap", 1), "    priority: 20\n", "    priority: 20\n    match:\n    - label: database\n      match:\n      - {label: app, type: pod}\n    - label: kubernetes.io/arch\n", 1)
+	for name, test := range map[string]struct {
+		change func(*v1beta1.NodePoolSpec)
+		want   string
+	}{
+		"nodes are replaced": {func(s *v1beta1.NodePoolSpec) { s.Management.UpgradeType = v1beta1.UpgradeTypeReplace }, "database of Tuned swap; add them to spec.nodeLabels"},
+		"nodes are replaced, and have labels": {func(s *v1beta1.NodePoolSpec) {
+			s.Management.UpgradeType, s.NodeLabels = v1beta1.UpgradeTypeReplace, map[string]string{"database": ""}
+		}, ""},
+		"nodes stay": {func(s *v1beta1.NodePoolSpec) { s.Management.UpgradeType = v1beta1.UpgradeTypeInPlace }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(ours, []Pool{aPool("a", []string{"s=" + matching}, nil, func(p *Pool) { test.change(&p.Spec) })}, nil)
+			got := d.Verdicts[types.NamespacedName{Namespace: "clusters", Name: "a"}]
+			if !got.Usable() || test.want == "" && got.Tuning.Message != "" || !strings.Contains(got.Tuning.Message, test.want) {
+				t.Errorf("got %+v, want a message with %q", got, test.want)
+			}
+		})
+	}
+}
+
 func TestTheControlPlanesNamespace(t *testing.T) {
 	for name, test := range map[string]struct {
 		namespace Namespace

@@ -150,6 +150,13 @@ func (c *clusters) awaitCopies(within time.Duration, want ...string) time.Durati
 
 func TestKubeletConfigsReachTheHostedCluster(t *testing.T) {
 	c := newClusters(t)
+	// Somebody has taken the name before, for something else.
+	if err := c.hosted.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1beta1.HostedKubeletConfigNamespace}}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	squatter := named(theCopy)
+	squatter.Data, squatter.Immutable = map[string]string{"theirs": "x"}, ptr.To(true)
+	c.do(c.hosted.Client.Create(t.Context(), squatter))
 	stop := c.start(c.hosted.Config)
 	c.source("numa-pool-a", "pool-a", aKubeletConfig("restricted"))
 	t.Logf("copied after %s", c.awaitCopies(soon, "numa-pool-a pool-a "+aKubeletConfig("restricted")))
