@@ -69,7 +69,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	err := r.client.Get(ctx, client.ObjectKey{Name: nodetopologyv1.NUMAResourcesOperatorName}, owner)
 	if apierrors.IsNotFound(err) || err == nil && owner.DeletionTimestamp != nil {
 		left, pruneErr := r.prune(ctx, nil)
-		return r.again(left), errors.Join(r.operand.Apply(ctx), pruneErr)
+		return r.again(left, errors.Join(r.operand.Apply(ctx), pruneErr))
 	}
 	if err != nil {
 		return reconcile.Result{}, err
@@ -79,7 +79,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	status.ObservedGeneration = owner.Generation
 	if nodegroup.Paused(owner) {
 		set(owner, nodetopologyv1.ConditionPaused, metav1.ConditionTrue, reasonPaused, "the object has the annotation "+nodegroup.PausedAnnotation)
-		return reconcile.Result{}, r.updateStatus(ctx, before, owner)
+		return r.again(false, r.updateStatus(ctx, before, owner))
 	}
 	set(owner, nodetopologyv1.ConditionPaused, metav1.ConditionFalse, reasonAsExpected, "")
 
@@ -87,15 +87,24 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err != nil {
 		set(owner, nodetopologyv1.ConditionDegraded, metav1.ConditionTrue, reasonFailed, short([]string{err.Error()}))
 	}
-	return r.again(left), errors.Join(err, r.updateStatus(ctx, before, owner))
+	return r.again(left, errors.Join(err, r.updateStatus(ctx, before, owner)))
 }
 
-func (r *reconciler) again(left bool) reconcile.Result {
-	if left {
-		return reconcile.Result{RequeueAfter: min(r.settings.Period.Duration, 5*time.Second)}
+// again says when to look again.
+func (r *reconciler) again(left bool, err error) (reconcile.Result, error) {
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: behind}, nil
+	case err != nil:
+		return reconcile.Result{}, err
+	case left:
+		return reconcile.Result{RequeueAfter: min(r.settings.Period.Duration, 5*time.Second)}, nil
 	}
-	return reconcile.Result{RequeueAfter: r.settings.Period.Duration}
+	return reconcile.Result{RequeueAfter: r.settings.Period.Duration}, nil
 }
+
+// behind is how long the cache is behind what was written, about.
+const behind = 200 * time.Millisecond
 
 // act makes everything as the spec says, and writes into the status, in memory, what has become of it. left says that something
 // may have to be removed again.
