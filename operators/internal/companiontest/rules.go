@@ -448,6 +448,9 @@ func (s Subject) waitsFor(t *testing.T, i *Installed, other foreign.Manager) {
 			if other.Writes.Group != "" {
 				role += "." + other.Writes.Group
 			}
+			if other.Writes.Subresource != "" {
+				role += "/" + other.Writes.Subresource
+			}
 			i.Kubectl(t, "create", "clusterrole", "manager", "--verb="+other.Writes.Verb, role)
 			i.Kubectl(t, "create", "clusterrolebinding", "manager", "--clusterrole=manager", "--serviceaccount="+name.Namespace+":manager")
 			t.Cleanup(func() { i.Kubectl(t, "delete", "clusterrole,clusterrolebinding", "manager") })

@@ -8,12 +8,15 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,12 +28,33 @@ import (
 	"workload.openshift.io/operators/api/nodegroup"
 	nodetopologyv1 "workload.openshift.io/operators/api/nodetopology/v1"
 	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/definition"
+	"workload.openshift.io/operators/foreign"
 	"workload.openshift.io/operators/numaresources"
 	"workload.openshift.io/operators/operand"
 )
 
 // Name is the companion's.
 const Name = numaresources.Name
+
+// shipped is the operator that has the same API. Its names are those of its documentation, "Scheduling NUMA-aware workloads".
+var shipped = foreign.Manager{
+	Name:        "the NUMA Resources Operator",
+	Deployments: []types.NamespacedName{{Namespace: "openshift-numaresources", Name: "numaresources-controller-manager"}},
+	Writes:      authorizationv1.ResourceAttributes{Verb: "update", Group: nodetopologyv1.GroupVersion.Group, Resource: "numaresourcesoperators", Subresource: "status"},
+	HandOver:    "uninstall that operator, or scale the Deployment to zero and delete its DaemonSets",
+}
+
+// used are the fields of its kinds that this companion reads or writes. The shipped operator's definitions may be there.
+var used = map[string][]string{
+	"numaresourcesoperators." + nodetopologyv1.GroupVersion.Group: {
+		"spec.nodeGroups[].nodeSelector", "spec.nodeGroups[].machineConfigPoolSelector", "spec.nodeGroups[].poolName", "spec.nodeGroups[].config",
+		"status.observedGeneration", "status.nodeGroups[].name", "status.nodeGroups[].nodes", "status.nodeGroups[].reported", "status.conditions",
+	},
+	"noderesourcetopologies." + v1alpha2.SchemeGroupVersion.Group: {
+		"zones[].name", "zones[].type", "zones[].costs", "zones[].resources[].available", "attributes[].name", "attributes[].value",
+	},
+}
 
 // Companion is numaresources.
 type Companion struct{ settings Settings }
@@ -55,8 +79,9 @@ func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) compan
 	return companion.Needs{
 		AddToScheme: (&runtime.SchemeBuilder{nodetopologyv1.AddToScheme, v1alpha2.AddToScheme}).AddToScheme,
 		Home: companion.Access{
-			Cache: cached,
-			Owned: append(slices.Clone(kinds), v1alpha2.SchemeGroupVersion.WithKind("NodeResourceTopology")),
+			Cache:   cached,
+			Foreign: []foreign.Manager{shipped},
+			Owned:   append(slices.Clone(kinds), v1alpha2.SchemeGroupVersion.WithKind("NodeResourceTopology")),
 		},
 	}
 }
@@ -78,12 +103,24 @@ func stripTopology(in any) (any, error) {
 	return in, nil
 }
 
+// +kubebuilder:rbac:groups=apps,resources=deployments,resourceNames=numaresources-controller-manager,verbs=get
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=numaresourcesoperators.nodetopology.openshift.io;noderesourcetopologies.topology.node.k8s.io,verbs=get
+
 // AddToManager implements companion.Companion.
-func (c *Companion) AddToManager(_ context.Context, clusters companion.Clusters, config *configv1alpha1.ControllerConfiguration) error {
+func (c *Companion) AddToManager(ctx context.Context, clusters companion.Clusters, config *configv1alpha1.ControllerConfiguration) error {
 	if !config.Runs(configv1alpha1.Controllers) {
 		return nil
 	}
 	mgr := clusters.Home
+	for name, fields := range used {
+		version := nodetopologyv1.GroupVersion.Version
+		if strings.HasSuffix(name, v1alpha2.SchemeGroupVersion.Group) {
+			version = v1alpha2.SchemeGroupVersion.Version
+		}
+		if err := definition.Check(ctx, mgr.GetAPIReader(), name, version, fields...); err != nil {
+			return err
+		}
+	}
 	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(), FieldOwner: companion.FieldOwner(Name)})
 	if err != nil {
 		return err

@@ -29,19 +29,14 @@ func TestTheRulesOfAllCompanions(t *testing.T) {
 		},
 		Unused: map[string]map[companiontest.Right]string{
 			Name: {
+				{Verb: "patch", Group: "events.k8s.io", Resource: "events"}:                                         "an Event is written once: there is one object, and one program to wait for",
 				{Verb: "create", Resource: "configmaps"}:                                                            applies,
 				{Verb: "create", Group: "apps", Resource: "daemonsets"}:                                             applies,
-				{Verb: "create", Group: "events.k8s.io", Resource: "events"}:                                        waits,
-				{Verb: "patch", Group: "events.k8s.io", Resource: "events"}:                                         waits,
-				{Verb: "list", Group: "machineconfiguration.openshift.io", Resource: "machineconfigpools"}:          "the control plane has no such kind",
 				{Verb: "update", Group: "nodetopology.openshift.io", Resource: "numaresourcesoperators/finalizers"}: "only OwnerReferencesPermissionEnforcement asks for it",
 			},
 		},
 	})
 }
 
-// Why some rights are not seen here.
-const (
-	applies = "the audit log has a patch, which needs this right, too, where the object is new"
-	waits   = "no other program is known to manage the same objects"
-)
+// applies is why some rights are not seen here.
+const applies = "the audit log has a patch, which needs this right, too, where the object is new"
