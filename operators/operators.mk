@@ -4,7 +4,7 @@ MODULES += operators operators/api
 CONTROLLER := $(OUT)/bin/partition-controller
 KUBECTL ?= $(BIN)/kubectl
 # CONTROL_PLANE tells tests which binaries to start.
-CONTROL_PLANE = TEST_ASSET_KUBE_APISERVER="$(CURDIR)/$(BIN)/kube-apiserver" TEST_ASSET_ETCD="$(CURDIR)/$(TOOLS)/etcd" TEST_ASSET_KUBECTL="$(CURDIR)/$(BIN)/kubectl" TEST_ASSET_MACHINES="$(CURDIR)/$(OUT)/bin/test-machines"
+CONTROL_PLANE = TEST_ASSET_KUBE_APISERVER="$(CURDIR)/$(BIN)/kube-apiserver" TEST_ASSET_ETCD="$(CURDIR)/$(TOOLS)/etcd" TEST_ASSET_KUBECTL="$(CURDIR)/$(BIN)/kubectl" TEST_ASSET_MACHINES="$(CURDIR)/$(OUT)/bin/test-machines" TEST_ASSET_CLUSTER_API="$(CURDIR)/$(OUT)/bin/test-clusterapi"
 # OPERATOR is a companion.
 OPERATOR ?=
 
@@ -27,10 +27,11 @@ generate: packages ## Write the companions' CRDs, roles and deepcopy functions f
 operators-test: build operators-machines ## Run the companions' tests, with a kube-apiserver and etcd for each package
 	cd operators && $(ALIKE) $(CONTROL_PLANE) go test -vet=off -count=1 ./...
 
-# OpenShift's controllers of machines, for tests. Their module has dependencies of its own.
+# Controllers of machines of OpenShift and Cluster API, for tests. Their modules have dependencies of their own.
 .PHONY: operators-machines
 operators-machines:
-	cd operators/test/machines && CGO_ENABLED=0 $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(OUT)/bin/test-machines" .
+	cd operators/test/machines && $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(OUT)/bin/test-machines" .
+	cd operators/test/clusterapi && $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(OUT)/bin/test-clusterapi" .
 
 .PHONY: operators-browser
 operators-browser: build $(GOTESTSUM) ## Go through the console of cpupolicy in a browser, with a kube-apiserver and etcd

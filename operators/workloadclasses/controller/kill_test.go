@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -32,12 +33,44 @@ type life struct {
 	clock  *time.Duration
 	writes int
 	dead   bool
+	// before is what happens just before a write of this name.
+	before map[string]func()
+}
+
+// The writes of an operation.
+const (
+	claims  = "claims"
+	records = "records"
+	marks   = "marks"
+	scales  = "scales"
+)
+
+// nameOf returns the name of a write to an object.
+func nameOf(object client.Object) string {
+	switch object := object.(type) {
+	case *unstructured.Unstructured:
+		return marks
+	case *corev1.Node:
+		switch o, _ := workloadclasses.OperationOf(object); o.Phase {
+		case workloadclasses.Draining:
+			return claims
+		case workloadclasses.Removing:
+			return records
+		}
+	}
+	return ""
 }
 
 // live returns a reconciler that is killed after a number of writes; with zero, never.
 func (w *world) live(clock *time.Duration, killAfter int) *life {
 	w.t.Helper()
 	l := &life{clock: clock}
+	happens := func(name string) {
+		if f := l.before[name]; f != nil {
+			delete(l.before, name)
+			f()
+		}
+	}
 	count := func(err error) error {
 		if err != nil {
 			return err
@@ -71,12 +104,14 @@ func (w *world) live(clock *time.Duration, killAfter int) *life {
 			if l.dead {
 				return errKilled
 			}
+			happens(nameOf(object))
 			return count(c.Patch(ctx, object, patch, options...))
 		},
 		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, object client.Object, options ...client.SubResourceUpdateOption) error {
 			if l.dead {
 				return errKilled
 			}
+			happens(scales)
 			return count(c.SubResource(name).Update(ctx, object, options...))
 		},
 		SubResourceCreate: func(ctx context.Context, c client.Client, name string, object, sub client.Object, options ...client.SubResourceCreateOption) error {
@@ -92,7 +127,7 @@ func (w *world) live(clock *time.Duration, killAfter int) *life {
 	}
 	l.reconciler = &reconciler{
 		rules: rules, cache: c, live: c, writer: c, nodes: nodeclient.Client{Reader: c, Writer: c},
-		machines: &machines{machineAPI: machineAPIs[MachineSet], reader: c, writer: c, namespace: machineNamespace},
+		machines: &machines{machineAPI: machineAPIs[w.api], reader: c, writer: c, namespace: machineNamespace},
 		policy:   workloadclasses.DefaultPolicy(), timing: workloadclasses.DefaultTiming(),
 		now: func() time.Time { return time.Now().Add(*clock) },
 	}
@@ -131,8 +166,12 @@ func (w *world) occupy(free ...string) {
 // The controller is killed after each of its writes, and a new one goes on: each time exactly the Machine of the
 // empty node goes. OpenShift's own controller chooses it.
 func TestKilledAfterEveryWrite(t *testing.T) {
-	const size = 5
-	w := newWorld(t, size, 1)
+	newWorld(t, 5, 1).killAfterEveryWrite(5)
+}
+
+func (w *world) killAfterEveryWrite(size int) {
+	t := w.t
+	t.Helper()
 	clock := time.Hour
 	random := rand.New(rand.NewPCG(67, 0))
 	var writes []int
@@ -208,7 +247,7 @@ func TestKilledAfterEveryWrite(t *testing.T) {
 func (w *world) scale(n int) {
 	w.t.Helper()
 	w.eventually(func() error {
-		set := w.list("MachineSet")[0]
+		set := w.list(string(w.api))[0]
 		before := set.DeepCopy()
 		set.Object["spec"].(map[string]any)["replicas"] = int64(n)
 		return w.Client.Patch(w.t.Context(), &set, client.MergeFrom(before))

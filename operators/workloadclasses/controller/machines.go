@@ -127,16 +127,23 @@ func (m *machines) look(ctx context.Context) (*fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	owners, used := map[types.UID]string{}, map[string]int{}
+	owners, used, wanted := map[types.UID]string{}, map[string]int{}, map[string]int32{}
 	for i := range between {
 		owner := metav1.GetControllerOf(&between[i])
 		if owner == nil || owner.Kind != m.set.Kind {
 			continue
 		}
 		owners[between[i].GetUID()] = owner.Name
-		if replicas, _, _ := unstructured.NestedInt64(between[i].Object, "spec", "replicas"); replicas > 0 && f.sets[owner.Name] != nil {
+		replicas, _, _ := unstructured.NestedInt64(between[i].Object, "spec", "replicas")
+		set := f.sets[owner.Name]
+		if set == nil {
+			continue
+		}
+		wanted[owner.Name] += int32(replicas)
+		set.Settled = set.Settled && observed(&between[i])
+		if replicas > 0 {
 			if used[owner.Name]++; used[owner.Name] > 1 {
-				f.sets[owner.Name].Obstacle = fmt.Sprintf("a rollout of %s %s is under way", m.set.Kind, owner.Name)
+				set.Obstacle = fmt.Sprintf("a rollout of %s %s is under way", m.set.Kind, owner.Name)
 			}
 		}
 	}
@@ -144,6 +151,7 @@ func (m *machines) look(ctx context.Context) (*fleet, error) {
 	if err != nil {
 		return nil, err
 	}
+	there := map[string]int32{}
 	for i := range all {
 		machine := m.machineOf(&all[i], owners)
 		if machine.Node != "" {
@@ -157,17 +165,29 @@ func (m *machines) look(ctx context.Context) (*fleet, error) {
 			f.marked = append(f.marked, machine)
 		}
 		set := f.set(machine)
-		if set == nil || machine.Deleting || set.Obstacle != "" {
+		if set == nil || machine.Deleting {
 			continue
 		}
+		there[set.Name]++
 		switch {
+		case set.Obstacle != "":
 		case !machine.Running:
 			set.Obstacle = fmt.Sprintf("Machine %s of set %s does not run", machine.Name.Name, machine.Set)
 		case machine.Marked && machine.Operation == "":
 			set.Obstacle = fmt.Sprintf("somebody else marked Machine %s of set %s for deletion", machine.Name.Name, machine.Set)
 		}
 	}
+	// Their own count of replicas is late, and Cluster API's has those that are being deleted.
+	for name, set := range f.sets {
+		set.Settled = set.Settled && there[name] == set.Replicas && (m.between.Empty() || wanted[name] == set.Replicas)
+	}
 	return f, nil
+}
+
+// observed reports whether the controller of an object has seen its newest spec.
+func observed(object *unstructured.Unstructured) bool {
+	seen, _, _ := unstructured.NestedInt64(object.Object, "status", "observedGeneration")
+	return seen == object.GetGeneration()
 }
 
 func (m *machines) setOf(object *unstructured.Unstructured, minima map[string]int32) *workloadclasses.Set {
@@ -177,7 +197,7 @@ func (m *machines) setOf(object *unstructured.Unstructured, minima map[string]in
 	}
 	set := &workloadclasses.Set{
 		Name: object.GetName(), Replicas: int32(number("spec", "replicas")), Generation: object.GetGeneration(), ResourceVersion: object.GetResourceVersion(),
-		Settled: number("status", "observedGeneration") == object.GetGeneration() && number("status", "replicas") == number("spec", "replicas"),
+		Settled: observed(object),
 	}
 	if least, ok := minima[set.Name]; ok {
 		set.Minimum = ptr.To(least)

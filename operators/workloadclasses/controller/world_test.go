@@ -42,6 +42,9 @@ const (
 type world struct {
 	*companiontest.Installed
 	t testing.TB
+	// api is that of its machines, and version that of their kinds.
+	api     MachineAPI
+	version string
 }
 
 // asset returns a program beside kube-apiserver, or of a variable; it skips the test without it.
@@ -62,7 +65,7 @@ func newWorld(t testing.TB, replicas, minimum int) *world {
 	t.Helper()
 	scheduler := asset(t, "TEST_ASSET_KUBE_SCHEDULER", "kube-scheduler")
 	program := asset(t, "TEST_ASSET_MACHINES", "")
-	w := &world{companiontest.Install(t, Name), t}
+	w := &world{companiontest.Install(t, Name), t, MachineSet, "machine.openshift.io/v1beta1"}
 	w.installMachines()
 	ports, err := testenv.FreePorts(1)
 	if err != nil {
@@ -164,7 +167,11 @@ func (w *world) create(kind, version string, spec map[string]any) {
 // empty removes all that a test leaves, so that the next begins anew.
 func (w *world) empty() {
 	ctx := context.Background()
-	for _, kind := range []string{"MachineSet", "Machine", "MachineAutoscaler"} {
+	kinds := []string{"MachineAutoscaler", "MachineSet", "Machine"}
+	if w.api == MachineDeployment {
+		kinds = []string{"MachineDeployment", "MachineSet", "Machine"}
+	}
+	for _, kind := range kinds {
 		list := w.list(kind)
 		for i := range list {
 			object := &list[i]
@@ -180,7 +187,7 @@ func (w *world) empty() {
 
 func (w *world) list(kind string) []unstructured.Unstructured {
 	list := &unstructured.UnstructuredList{}
-	list.SetAPIVersion("machine.openshift.io/v1beta1")
+	list.SetAPIVersion(w.version)
 	if kind == "MachineAutoscaler" {
 		list.SetAPIVersion("autoscaling.openshift.io/v1beta1")
 	}
@@ -221,9 +228,9 @@ func (w *world) running() (names []string) {
 
 func (w *world) replicas() int {
 	w.t.Helper()
-	sets := w.list("MachineSet")
+	sets := w.list(string(w.api))
 	if len(sets) != 1 {
-		w.t.Fatalf("there are %d MachineSets", len(sets))
+		w.t.Fatalf("there are %d of %s", len(sets), w.api)
 	}
 	n, _, _ := unstructured.NestedInt64(sets[0].Object, "spec", "replicas")
 	return int(n)
