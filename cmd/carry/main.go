@@ -5,7 +5,7 @@
 //
 // Its packages, from those that know least:
 //
-//	disk     files of which nobody sees half
+//	disk     files that are written atomically
 //	git      a repository, and commits that are the same everywhere
 //	process  commands that start others
 //	project  the names of this project, and its checkout

@@ -31,13 +31,13 @@ var platformForm = regexp.MustCompile(`^[a-z0-9]+/[a-z0-9]+$`)
 // BinaryList is the list of binaries for a user to read.
 func BinaryList() string { return strings.Join(project.Binaries, ", ") }
 
-// OtherBinaryList is that of the binaries that are built only where somebody asks for them.
+// OtherBinaryList is that of the binaries that are built only on request.
 func OtherBinaryList() string { return strings.Join(project.OtherBinaries, ", ") }
 
 // Binaries builds what is wanted, all by default, of a source: Patched, RaceDetecting or Upstream. It runs
 // upstream's make rules. KUBE_GIT_VERSION_FILE is their own way to give the version. The platform
 // is one such as linux/arm64; binaries of another than this host's have a directory of their own. With
-// exactGo it is an error if the Go that upstream released with cannot be had.
+// exactGo it is an error if the Go that upstream released with cannot be downloaded.
 func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *tree.Tree) (Source, error), platform string, exactGo bool, wanted []string) error {
 	if !platformForm.MatchString(platform) {
 		return fmt.Errorf("unknown platform %q; write one such as linux/arm64", platform)
@@ -109,7 +109,7 @@ func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *t
 	return nil
 }
 
-// writeSums writes SHA256SUMS beside the binaries, as sha256sum --check reads it, with
+// writeSums writes SHA256SUMS next to the binaries, as sha256sum --check reads it, with
 // the version and the toolchain that made them. The same commit gives the same bytes
 // in any directory.
 func writeSums(ctx context.Context, t *tree.Tree, bin, version string, toolchain, wanted []string) error {
@@ -186,7 +186,7 @@ func publish(from, to string) error {
 	}
 	defer in.Close()
 	temporary := to + ".new"
-	// A name of its own, since a binary that runs cannot be written to.
+	// A temporary name, since a running binary cannot be written to.
 	if err := os.Remove(temporary); err != nil && !os.IsNotExist(err) {
 		return err
 	}

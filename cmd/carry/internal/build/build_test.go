@@ -43,7 +43,7 @@ func TestWhatCannotBeBuiltIsRefusedByName(t *testing.T) {
 	}
 }
 
-// Each package that go was at has a line of its own, and hundreds of them are at work or wait.
+// Each package that go is working on has its own line, and hundreds of them are in progress or wait.
 func TestADiskThatFillsIsOneError(t *testing.T) {
 	for _, test := range []struct{ name, lines, want string }{
 		{"a disk that fills", "k8s.io/api/core/v1\ncompile: writing output: write $WORK/b1197/_pkg_.a: no space left on device\nk8s.io/kms: mkdir /tmp/b1: no space left on device",

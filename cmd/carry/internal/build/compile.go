@@ -71,7 +71,7 @@ func Env(ctx context.Context, t *tree.Tree) ([]string, error) {
 }
 
 // toolchain returns the environment that makes the tree build with the Go version
-// that upstream names in .go-version, or, where that cannot be had, with the
+// that upstream names in .go-version, or, where that cannot be downloaded, with the
 // installed one, unless it has to be exact.
 func toolchain(ctx context.Context, t *tree.Tree, exact bool) ([]string, error) {
 	if os.Getenv("FORCE_HOST_GO") != "" {
@@ -87,9 +87,9 @@ func toolchain(ctx context.Context, t *tree.Tree, exact bool) ([]string, error) 
 	cmd.Env = append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		if exact {
-			return nil, fmt.Errorf("the Go version %s, which upstream released with, cannot be had (%s); FORCE_HOST_GO=y builds with the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
+			return nil, fmt.Errorf("Go %s, which upstream released with, cannot be downloaded (%s); FORCE_HOST_GO=y builds with the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
 		}
-		t.Say("Go %s, which upstream released with, cannot be had (%s); using the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
+		t.Say("Go %s, which upstream released with, cannot be downloaded (%s); using the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
 		return []string{"GOTOOLCHAIN=local", "FORCE_HOST_GO=y"}, nil
 	}
 	return env, nil

@@ -15,7 +15,7 @@ import (
 type Source struct {
 	Dir                    string
 	commit, state, version string
-	// bin is the directory of the binaries, beside the tree.
+	// bin is the directory of the binaries, next to the tree.
 	bin string
 	// env are variables that upstream's make rules read.
 	env []string

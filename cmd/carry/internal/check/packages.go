@@ -16,7 +16,7 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// Problem is what the type checker, the parser or go list has against a file. One that
+// Problem is what the type checker, the parser or go list reports about a file. One that
 // concerns no file has no File, and one that concerns no line has the Line 0.
 type Problem struct {
 	File string

@@ -66,15 +66,15 @@ and export.
   cd _output/RELEASE/kubernetes  edit, git commit
   carry export                   write the commits back to patches/
   carry lint                     see whether the patches keep to the rules
-  carry check                    see in seconds whether they still fit all releases
+  carry check                    check in seconds whether they still fit all releases
   carry build                    build the binaries
   carry outdated                 see which releases are not the newest
   carry rebase NEWER             bring the series to another release
-  carry verify                   see that the series is right for all releases
+  carry verify                   check the series against all releases
   carry preview                  see what breaks in the next release
   carry export-tree --to DIR     make a repository to push as a fork
 
-RELEASE is the newest known one unless it is given.`,
+RELEASE defaults to the newest known release.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -90,9 +90,9 @@ func treeCommand() *cobra.Command {
 		Short: "Materialise a release and apply the series to it",
 		Long: `Materialise _output/RELEASE/kubernetes and apply the series to it, without fuzz.
 
-Called again, it does what is left to do: nothing, or the patches that changed.
-Work in the tree that is not in patches/ is never thrown away; carry stops instead
-and says how to keep or to drop it.
+Called again, it applies only the patches that changed.
+carry never discards work in the tree that is not in patches/. It stops instead, and
+says how to keep or drop that work.
 
 If a patch does not apply, the tree is left with git's three-way conflict. Resolve
 it, git add, and go on with --continue; or drop the attempt with --abort.`,
@@ -154,17 +154,16 @@ whose subjects follow the convention of forks,
   3. one commit for each patch of the series, and
   4. what hack/update-vendor.sh makes of that: go.mod, go.work and vendor.
 
-Called again, it adds what has changed as commits on top. A DIR with other work is left
-alone. The same series gives the same commits everywhere.
+Called again, it adds changes as commits on top. A DIR with other work is left alone. The same series gives the same commits everywhere.
 
 --onto takes a checkout of kubernetes or openshift/kubernetes of the same minor version.
 Nothing is written there. What a fork carries for the same purpose is reverted first, as
-` + project.RevertsFile + ` lists it; anything of it that remains is an error, and so is what
-the export breaks, as a type check sees it.
+` + project.RevertsFile + ` lists it; it is an error if any of it
+remains, or if the export does not pass a type check.
 
 --verify checks what is in DIR instead, with no network: it runs a type check, upstream's
-scripts for format, imports and vendor, and make, and says what it did not run. What fails in
-the checkout below an export in the same way is printed, and is no failure.`,
+scripts for format, imports and vendor, and make, and says what it did not run. A failure that
+the checkout has without the export is printed, and does not count.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: withTree(func(ctx context.Context, t *tree.Tree) error {
 			if verify {
@@ -224,8 +223,8 @@ func checkCommand() *cobra.Command {
 		Short: "Type-check the series in releases, all known ones by default",
 		Long: `Type-check each release's tree from source: the packages that the series touches and
 this project's own, with their tests, kubelet and kube-apiserver. Nothing is compiled,
-and of all other packages only the declarations are looked at, so it takes seconds.
-The tree is made if it is not there, and checked as it stands, uncommitted work included.
+and only the declarations of all other packages are read, so it takes seconds. A missing
+tree is made; an existing one is checked as it is, with its uncommitted work.
 
 It finds what compiling would find: a name that is gone, a signature that changed. It
 does not find what only a test can. An error has a file and a line, and the patch that
@@ -276,15 +275,15 @@ func buildCommand() *cobra.Command {
 		Short: "Build the release's binaries with the series",
 		Long: `Build binaries with upstream's own make rules, flags, tags and Go version into
 _output/RELEASE/bin, kubelet linked statically. The version is
-RELEASE` + project.VersionSuffix + `COMMIT, where COMMIT is the tree's. SHA256SUMS beside them names their
-checksums and the toolchain; the same commit gives the same bytes in any directory.
+RELEASE` + project.VersionSuffix + `COMMIT, where COMMIT is the tree's. SHA256SUMS in the same directory
+names their checksums and the toolchain. The same commit gives the same bytes in any directory.
 
 Binaries, all by default: ` + build.BinaryList() + `.
 Others are built only by name: ` + build.OtherBinaryList() + `.
 
-The Go version is the one that upstream released with. Where it cannot be had, or
+The Go version is the one that upstream released with. If it cannot be downloaded, or
 with FORCE_HOST_GO=y, the installed one is used. With --exact-go the build fails
-where it cannot be had, as that of a release must.`,
+instead, as the build of a release must.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, wanted, err := treeAndRest(args)
 			if err != nil {
@@ -306,7 +305,7 @@ where it cannot be had, as that of a release must.`,
 		},
 	}
 	cmd.Flags().StringVar(&platform, "platform", build.HostPlatform, "build for another platform, such as linux/arm64, into a directory such as _output/RELEASE/bin-linux-arm64")
-	cmd.Flags().BoolVar(&exactGo, "exact-go", false, "fail if the Go version that upstream released with cannot be had")
+	cmd.Flags().BoolVar(&exactGo, "exact-go", false, "fail if the Go version that upstream released with cannot be downloaded")
 	cmd.Flags().BoolVar(&unpatched, "upstream", false, "build upstream's own source, without the series, into _output/RELEASE/upstream-bin")
 	cmd.Flags().BoolVar(&races, "race", false, "build programs that report data races, into _output/RELEASE/race-bin")
 	cmd.MarkFlagsMutuallyExclusive("upstream", "race")
@@ -317,7 +316,7 @@ func verifyCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "verify [RELEASE...]",
-		Short: "See that the series is right for releases, all known ones by default",
+		Short: "Check the series against releases, all known ones by default",
 		Long: `For each release: materialise it, apply the series without fuzz, lint, compile every
 package that the series touches and this project's own, run upstream's own, unedited
 tests of the packages touched, and this project's unit tests against that release.
@@ -327,7 +326,7 @@ Upstream's tests that fail without the series, too, are named with the reason in
 build/releases/RELEASE/failing, and do not count. A test that fails only with the
 series is a failure. One that fails and then passes by itself is named.
 
-A release for which nothing has changed since it passed is skipped.`,
+A release that has not changed since it passed is skipped.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			checkout, releases, err := projectAndReleases(args)
 			if err != nil {
@@ -367,7 +366,7 @@ A release for which nothing has changed since it passed is skipped.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "verify releases for which nothing has changed, too")
+	cmd.Flags().BoolVar(&force, "force", false, "also verify releases that have not changed since they passed")
 	return cmd
 }
 
@@ -392,18 +391,18 @@ func outdatedCommand() *cobra.Command {
 has a line for each known release, after those of newer minor versions:
 
   RELEASE  the known release, or - for a newer minor version
-  NEWEST   the newest release of its minor version that can be had: upstream's module and
+  NEWEST   the newest release of its minor version that can be downloaded: upstream's module and
            all staging modules that a binary needs, each with a checksum. Of a newer minor
            version without a release it is the newest pre-release.
   SUPPORT  until and the last month of upstream's support, or ended and that month:
            ` + fmt.Sprint(project.SupportMonths) + ` months after the first release of the minor version (KEP-1498)
   NEXT     the command that takes the newest, or -
 
-Below it is a line for each newer release that is listed and cannot be had, with the
-modules that are at fault. What can be had is in go's module cache afterwards.
+The table is followed by a line for each newer release that is listed but cannot be
+downloaded, with the modules at fault. What was downloaded stays in go's module cache.
 
-The exit code is 0 if nothing newer can be had, 1 if something can, and 2 for everything
-else, such as a network that does not answer. A pre-release does not count.`,
+The exit code is 0 if nothing newer can be downloaded, 1 if something can, and 2 for any
+other error, such as a network failure. Pre-releases do not count.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.NoArgs(cmd, args); err != nil {
 				return ExitError{2, err}
@@ -438,7 +437,7 @@ else, such as a network that does not answer. A pre-release does not count.`,
 				}
 			}
 			if newer > 0 {
-				return ExitError{1, fmt.Errorf("outdated: %d newer releases can be had", newer)}
+				return ExitError{1, fmt.Errorf("outdated: %d newer releases can be downloaded", newer)}
 			}
 			return nil
 		},
@@ -454,15 +453,14 @@ func previewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "preview [RELEASE]",
 		Short: "See what breaks in a release that is not supported yet",
-		Long: `Try the series on a pre-release, the newest that can be had by default: pin it, apply the
-patches as carry rebase does, lint, type-check, compile the packages that the series
-touches, and run upstream's tests of them and ours. Called again, it does what is left to
-do.
+		Long: `Try the series on a pre-release, by default the newest that can be downloaded: pin it, apply
+the patches as carry rebase does, lint, type-check, compile the packages that the series
+touches, and run their upstream tests and ours. Called again, it continues where it stopped.
 
 The release does not become a known one: its pins are in _output/RELEASE/pins, the overrides
 that it needs in _output/RELEASE/patches, and nothing that can be committed changes. Other
-commands take it if they are given it by name: carry tree, export, check, build, verify.
-A module that cannot be had is taken from the newest version before it that can, and named.
+commands accept it by name: carry tree, export, check, build, verify. A module that cannot be
+downloaded is replaced by its newest earlier version that can, and named.
 
 A conflict is left in the tree, and shown: resolve it, git add, --continue. If something
 does not compile, fix it in the tree, in the commit of its patch, --continue. With --keep the overrides go to
@@ -494,7 +492,7 @@ With --continue, --abort and --keep, RELEASE is the one that is previewed.`,
 					return err
 				}
 				if release == "" {
-					fmt.Println("no pre-release newer than the known releases can be had: there is nothing to preview")
+					fmt.Println("no pre-release newer than the known releases can be downloaded: there is nothing to preview")
 					return nil
 				}
 			}
@@ -594,8 +592,8 @@ func rebaseCommand() *cobra.Command {
 		Short: "Bring the series to a release that is not known yet",
 		Long: `Bring the series to a new release: pin its modules in build/releases/RELEASE, take the
 patches of the known release next to it, and apply them. If a module that a binary needs
-cannot be had, nothing is done, and the newest release that can be had is named. For a
-patch that does not apply, in this order:
+cannot be downloaded, nothing changes, and the newest release that can be downloaded is
+named. For a patch that does not apply, in this order:
 
   upstream has the change: the patch is dropped for this release,
   another release's file of the same name applies: it becomes an override,
@@ -631,7 +629,7 @@ With --continue and --abort, RELEASE is the one to which a rebase is under way.`
 					return fmt.Errorf("%q is not a release of Kubernetes, such as v1.37.1", release)
 				}
 			default:
-				return errors.New("name the release to rebase to; carry outdated knows the newest")
+				return errors.New("name the release to rebase to; carry outdated lists the newest")
 			}
 			t := tree.Of(checkout, release)
 			if noBuild {
@@ -660,7 +658,7 @@ func statsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stats [RELEASE...]",
 		Short: "Print the size of the series, for all known releases by default",
-		Long:  `Print the size of the series. patches/budget says how large it may be; lint compares.`,
+		Long:  `Print the size of the series. patches/budget sets its limits, which lint enforces.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			checkout, releases, err := projectAndReleases(args)
 			if err != nil {

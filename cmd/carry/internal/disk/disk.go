@@ -1,4 +1,4 @@
-// Package disk writes files of which nobody sees half, and names contents. It knows
+// Package disk writes files atomically, and names contents. It knows
 // nothing of what is in them.
 package disk
 

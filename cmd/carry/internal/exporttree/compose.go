@@ -52,7 +52,7 @@ type origin struct {
 	named string
 	// committed dates all commits, so that two exports are the same.
 	committed time.Time
-	// checkout is set for what somebody else has made, and may carry things of its own.
+	// checkout is set for a repository that others made, which may carry its own changes.
 	checkout bool
 }
 
@@ -145,7 +145,7 @@ func compose(ctx context.Context, t *tree.Tree, dir string, from origin) (*compo
 	return c, c.compiles(ctx, t)
 }
 
-// compiles returns an error for what an export onto a checkout breaks of it. Nobody has compiled the two
+// compiles returns an error for what an export onto a checkout breaks of it. No one has compiled the two
 // together before; a release was checked when its patches were.
 func (c *composed) compiles(ctx context.Context, t *tree.Tree) (err error) {
 	if !c.checkout {
@@ -413,7 +413,7 @@ func (c *composed) applySeries(ctx context.Context, t *tree.Tree, s tree.State) 
 }
 
 // addBoth resolves a patch's conflicts in which both sides only add lines in the same place,
-// such as a fork's hook beside one of the series: both stay, the fork's first. Any other
+// such as a fork's hook next to one of the series: both stay, the fork's first. Any other
 // conflict is an error.
 func (c *composed) addBoth(ctx context.Context, t *tree.Tree, p patch.Patch, cause error) error {
 	unmerged, err := c.Run(ctx, "diff", "--name-only", "--diff-filter=U")

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package exporttree gives the series away: it makes a git repository that somebody can push
+// Package exporttree gives the series away: it makes a git repository that a user can push
 // as their fork, and that builds with upstream's own tooling and nothing of this project
 // beside it. compose.go makes one from the start, onto.go and reverts.go prepare a checkout
 // for that, update.go brings one that was made before up to date, and verify.go runs
@@ -45,7 +45,7 @@ type Options struct {
 }
 
 // Export makes a release's repository, or adds to it what has changed since it was made.
-// It works in a directory beside it, so that there is all of an export or nothing.
+// It works in a directory next to it, so that an export is complete or does not exist.
 func Export(ctx context.Context, t *tree.Tree, o Options) error {
 	to, err := filepath.Abs(o.To)
 	if err != nil {
@@ -105,7 +105,7 @@ func Export(ctx context.Context, t *tree.Tree, o Options) error {
 }
 
 // committed returns an error for a checkout of this project of which an export would take what is not
-// committed: nobody could say later what is in it. One that is no git repository has nothing to compare
+// committed: its contents could not be traced later. One that is no git repository has nothing to compare
 // with.
 func committed(ctx context.Context, c project.Checkout) error {
 	if _, err := os.Stat(c.Path(".git")); err != nil {
@@ -124,7 +124,7 @@ func committed(ctx context.Context, c project.Checkout) error {
 		return err
 	}
 	if first, _, _ := strings.Cut(strings.TrimSpace(changes), "\n"); first != "" {
-		return untouched("%s has changes that are not committed (%s), and an export has what this checkout has; commit them first", c.Dir, first)
+		return untouched("%s has uncommitted changes (%s), and an export has what this checkout has; commit them first", c.Dir, first)
 	}
 	return nil
 }

@@ -287,7 +287,7 @@ func TestExportLeavesOtherWorkAlone(t *testing.T) {
 			r.write("new", "mine\n")
 			r.run("add", "new")
 			r.run("commit", "-q", "-m", "mine")
-		}, []string{"has the commit", "(mine)", "which is of no export"}},
+		}, []string{"has the commit", "(mine)", "which does not belong to an export"}},
 		"a commit in between": {func(c treetest.Checkout, to string) {
 			r := export(c, to)
 			r.write("new", "mine\n")
@@ -309,11 +309,11 @@ func TestExportLeavesOtherWorkAlone(t *testing.T) {
 		"a repository without a commit": {func(c treetest.Checkout, to string) {
 			c.Must(os.Mkdir(to, 0o755))
 			repo{c, git.Repo{Dir: to}}.run("init", "-q")
-		}, []string{"is not empty, and no export"}},
+		}, []string{"is not empty, and is not an export"}},
 		"a directory with a file": {func(c treetest.Checkout, to string) {
 			c.Must(os.Mkdir(to, 0o755))
 			repo{c, git.Repo{Dir: to}}.write("mine", "mine\n")
-		}, []string{"is not empty, and no export"}},
+		}, []string{"is not empty, and is not an export"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := withTwoHooks(t, nil)
@@ -356,7 +356,7 @@ func TestWhatIsNotCommittedIsNotExported(t *testing.T) {
 	own.run("commit", "-q", "-m", "all")
 	to := filepath.Join(t.TempDir(), "fork")
 	c.Write("pkg/kubelet/experiment/experiment.go", "package experiment\n")
-	treetest.ExpectError(t, Export(t.Context(), c.Tree, Options{To: to}), "has changes that are not committed (?? pkg/kubelet/experiment/experiment.go)", "nothing was changed")
+	treetest.ExpectError(t, Export(t.Context(), c.Tree, Options{To: to}), "has uncommitted changes (?? pkg/kubelet/experiment/experiment.go)", "nothing was changed")
 	if _, err := os.Stat(to); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("something was exported (%v)", err)
 	}

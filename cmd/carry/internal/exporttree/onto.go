@@ -65,11 +65,11 @@ func suits(ctx context.Context, dir, release string) error {
 	}
 	source, err := os.ReadFile(filepath.Join(dir, versionFile))
 	if err != nil {
-		return untouched("%s does not say which version it is: %w", dir, err)
+		return untouched("the version of %s is unknown: %w", dir, err)
 	}
 	match := binaryVersion.FindSubmatch(source)
 	if match == nil {
-		return untouched("%s does not say which version it is: %s has no DefaultKubeBinaryVersion", dir, versionFile)
+		return untouched("the version of %s is unknown: %s has no DefaultKubeBinaryVersion", dir, versionFile)
 	}
 	if is := "v" + string(match[1]); is != project.Minor(release) {
 		return untouched("%s is of Kubernetes %s (DefaultKubeBinaryVersion in %s), and %s is not near it; name a release of %[2]s", dir, is, versionFile, release)
@@ -97,7 +97,7 @@ func inspect(ctx context.Context, dir string) (*earlier, error) {
 	}
 	e := &earlier{Repo: git.Repo{Dir: dir}, digests: map[string]string{}, commits: map[string][]string{}, subjects: map[string]string{}}
 	if !isTop(ctx, e.Repo) {
-		return nil, untouched("%s is not empty, and no export", dir)
+		return nil, untouched("%s is not empty, and is not an export", dir)
 	}
 	if err := e.read(ctx); err != nil {
 		return nil, err

@@ -647,7 +647,7 @@ func TestWhatGoesBecomesAsItIsBelowTheFork(t *testing.T) {
 		want    string
 	}{
 		"nothing vouches for the release": {func(t *testing.T) { t.Setenv("GOSUMDB", "off") }, "v1.37.1 is not used, since no checksum database vouches"},
-		"the release cannot be had":       {func(t *testing.T) { treetest.NewSource(t) }, "k8s.io/kubernetes v1.37.1: 403 Forbidden"},
+		"the release cannot be downloaded":       {func(t *testing.T) { treetest.NewSource(t) }, "k8s.io/kubernetes v1.37.1: 403 Forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, fork := withFork(t)
@@ -696,7 +696,7 @@ func TestNothingOfTheForkMayRemain(t *testing.T) {
 		},
 		"a line that is also another feature's": {
 			"pkg/kubelet/cm/types.go", "package cm\n\ntype Config struct {\n\tName string // managed.IsEnabled, sharedcpus\n}\n",
-			[]string{project.RevertsFile, "hunks pkg/kubelet", "pkg/kubelet/cm/types.go: line 4"},
+			[]string{project.RevertsFile, "hunks pkg/kubelet", "pkg/kubelet/cm/types.go: upstream's line 4"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -767,12 +767,12 @@ func TestAnExportOntoACheckoutStaysOne(t *testing.T) {
 
 func TestParseRevertsNamesTheLine(t *testing.T) {
 	for list, want := range map[string]string{
-		"remove a":                   `reverts:1: "remove a" stands before the first revert`,
+		"remove a":                   `reverts:1: "remove a" is before the first revert`,
 		"revert x\n\ndelete a":       `reverts:3: unknown verb "delete"`,
-		"# A comment.\nrevert":       `reverts:2: "revert" says nothing of what`,
+		"# A comment.\nrevert":       `reverts:2: "revert" does not say what to do`,
 		"revert x\nreplace a b c":    "reverts:2: replace takes a path, an expression, \" => \" and the text",
 		"revert x\nreplace a ( => b": "reverts:2: error parsing regexp",
-		"replace a b => c":           `reverts:1: "replace a b => c" stands before the first revert`,
+		"replace a b => c":           `reverts:1: "replace a b => c" is before the first revert`,
 		"revert x\nhunks a":          "reverts:2: hunks takes a path, and an expression",
 		"revert x\nremove a b":       "reverts:2: remove takes a path, and an expression unless it is remove",
 		"revert x\nremove ../a":      `reverts:2: "../a" is not a path in a tree`,

@@ -34,8 +34,8 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
-// reverts say what of a fork's own goes before the series comes. They name no line of the
-// fork by its number or its whole text, since that changes with each of its releases.
+// reverts say which code of a fork is removed before the series is applied. They name no line
+// of the fork by its number or its whole text, since both change with each of its releases.
 type reverts struct {
 	groups []revertGroup
 	// stays matches what belongs to another feature of the fork, and remains what there
@@ -82,7 +82,7 @@ func parseReverts(name string, data []byte) (reverts, error) {
 		}
 		verb, rest, _ := strings.Cut(line, " ")
 		if rest = strings.TrimSpace(rest); rest == "" {
-			return wrong("%q says nothing of what", verb)
+			return wrong("%q does not say what to do", verb)
 		}
 		if verb == "revert" {
 			r.groups = append(r.groups, revertGroup{subject: rest})
@@ -93,7 +93,7 @@ func parseReverts(name string, data []byte) (reverts, error) {
 		switch verb {
 		case "remove", "hunks", "lines", "replace":
 			if len(r.groups) == 0 {
-				return wrong("%q stands before the first revert", line)
+				return wrong("%q is before the first revert", line)
 			}
 			edit.path, expression, _ = strings.Cut(rest, " ")
 			if !filepath.IsLocal(edit.path) {
@@ -254,14 +254,14 @@ func (c *composed) edit(ctx context.Context, r reverts, group revertGroup, edit 
 		}
 		formatted, err := format.Source([]byte(changed))
 		if err != nil {
-			return fmt.Errorf("%s is no Go after that: %w", file, err)
+			return fmt.Errorf("%s is not valid Go after that: %w", file, err)
 		}
 		if err := os.WriteFile(name, formatted, 0o644); err != nil {
 			return err
 		}
 	}
 	if edit.verb == "replace" && files != "" && !matched {
-		return fmt.Errorf("nothing in %s matches %s, which is to be replaced: what the fork has there is something else now", edit.path, edit.pattern)
+		return fmt.Errorf("nothing in %s matches %s, which is to be replaced: the fork has changed there", edit.path, edit.pattern)
 	}
 	return nil
 }
@@ -355,7 +355,7 @@ func (c *composed) withoutHunks(ctx context.Context, r reverts, base base, file,
 		case !r.stay(text):
 			out = append(out, before...)
 		case len(before) > 0:
-			return "", fmt.Errorf("line %d of upstream's is changed both for what goes and for what stays", from+1)
+			return "", fmt.Errorf("upstream's line %d is changed both by what is removed and by what stays", from+1)
 		default:
 			for _, unit := range units(after) {
 				if text := strings.Join(unit, "\n"); r.stay(text) && !matches(text) {
@@ -427,5 +427,5 @@ func (c *composed) noneRemain(ctx context.Context, r reverts) error {
 		return nil
 	}
 	slices.Sort(found)
-	return untouched("%s leaves something of what the fork carries; add it there:\n%s\n", project.RevertsFile, strings.Join(slices.Compact(found), "\n"))
+	return untouched("%s leaves some of what the fork carries; add it there:\n%s\n", project.RevertsFile, strings.Join(slices.Compact(found), "\n"))
 }

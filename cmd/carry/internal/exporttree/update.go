@@ -83,20 +83,20 @@ func (e *earlier) records(ctx context.Context, which ...string) ([]record, error
 func (e *earlier) read(ctx context.Context) error {
 	last, err := e.records(ctx, "-1")
 	if err != nil {
-		return untouched("%s is not empty, and no export: %w", e.Dir, err)
+		return untouched("%s is not empty, and is not an export: %w", e.Dir, err)
 	}
 	unknown := func(r record) error {
-		return untouched("%s has the commit %.12s (%s), which is of no export; move it to a branch of its own, and rebase that afterwards", e.Dir, r.id, r.subject)
+		return untouched("%s has the commit %.12s (%s), which does not belong to an export; move it to another branch, and rebase that afterwards", e.Dir, r.id, r.subject)
 	}
 	if !last[0].ours {
 		if some, err := e.Run(ctx, "log", "-1", "--format=%h", "--committer="+project.Identity.Email); err != nil || some == "" {
-			return errors.Join(err, untouched("%s is another repository, and no export", e.Dir))
+			return errors.Join(err, untouched("%s is another repository, not an export", e.Dir))
 		}
 		return unknown(last[0])
 	}
 	e.head, e.release, e.onto = last[0].id, last[0].release, last[0].onto
 	if _, err := e.Run(ctx, "merge-base", "--is-ancestor", e.onto, e.head); err != nil {
-		return untouched("%s has not the commit %.12s, on which its export stands; fetch the whole history", e.Dir, e.onto)
+		return untouched("%s lacks the commit %.12s, on which its export is based; fetch the whole history", e.Dir, e.onto)
 	}
 	author, err := e.Run(ctx, "log", "-1", "--format=%ae", e.onto)
 	if err != nil {

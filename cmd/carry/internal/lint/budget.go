@@ -11,10 +11,10 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 )
 
-// ofBudget compares the series with the budget, a file of names and the most that each
+// checkBudget compares the series with the budget, a file of names and the most that each
 // may be, for any release. There is a finding for what is more, and for a line that is
 // not understood. The series grows by a decision: one that changes the file.
-func ofBudget(c project.Checkout) ([]Finding, error) {
+func checkBudget(c project.Checkout) ([]Finding, error) {
 	data, err := os.ReadFile(c.Path(project.BudgetFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -58,9 +58,9 @@ func ofBudget(c project.Checkout) ([]Finding, error) {
 		}
 		switch {
 		case !known || err != nil:
-			findings = append(findings, Finding{project.BudgetFile, number, fmt.Sprintf("%q is not a name and the most that it may be", strings.TrimSpace(line))})
+			findings = append(findings, Finding{project.BudgetFile, number, fmt.Sprintf("%q is not a name and its limit", strings.TrimSpace(line))})
 		case is > limit:
-			findings = append(findings, Finding{project.BudgetFile, number, fmt.Sprintf("%s is %d%s, and may be %d", fields[0], is, at[fields[0]], limit)})
+			findings = append(findings, Finding{project.BudgetFile, number, fmt.Sprintf("%s is %d%s; the limit is %d", fields[0], is, at[fields[0]], limit)})
 		}
 	}
 	return findings, nil

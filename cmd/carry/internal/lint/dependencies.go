@@ -17,9 +17,9 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
-// ofDependencies compares the module versions of the tree's workspace with and without
+// checkDependencies compares the module versions of the tree's workspace with and without
 // this project's modules: they must differ by those alone.
-func ofDependencies(ctx context.Context, t *tree.Tree) ([]Finding, error) {
+func checkDependencies(ctx context.Context, t *tree.Tree) ([]Finding, error) {
 	s, err := t.Load()
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ func (f Finding) String() string { return fmt.Sprintf("%s:%d: %s", f.path, f.lin
 
 // Findings are those of all patches, and of one release's tree.
 func Findings(ctx context.Context, t *tree.Tree) ([]Finding, error) {
-	findings, err := ofDirectory(t.Project)
+	findings, err := checkDirectory(t.Project)
 	if err != nil {
 		return nil, err
 	}
@@ -35,14 +35,14 @@ func Findings(ctx context.Context, t *tree.Tree) ([]Finding, error) {
 		return nil, err
 	}
 	for _, p := range patches {
-		findings = append(findings, ofPatch(p)...)
+		findings = append(findings, checkPatch(p)...)
 	}
-	absent, err := ofTests(t.Project, patches)
+	absent, err := checkTests(t.Project, patches)
 	if err != nil {
 		return nil, err
 	}
 	findings = append(findings, absent...)
-	over, err := ofBudget(t.Project)
+	over, err := checkBudget(t.Project)
 	if err != nil {
 		return nil, err
 	}
@@ -50,14 +50,14 @@ func Findings(ctx context.Context, t *tree.Tree) ([]Finding, error) {
 	if err := t.Update(ctx); err != nil {
 		return nil, err
 	}
-	raised, err := ofDependencies(ctx, t)
+	raised, err := checkDependencies(ctx, t)
 	return append(findings, raised...), err
 }
 
 var numbered = regexp.MustCompile(`^[0-9]+[-_.]`)
 
-// ofDirectory checks that the order file and the files agree.
-func ofDirectory(c project.Checkout) ([]Finding, error) {
+// checkDirectory checks that the order file and the files agree.
+func checkDirectory(c project.Checkout) ([]Finding, error) {
 	var findings []Finding
 	names, err := series.Order(c)
 	if err != nil {
@@ -73,7 +73,7 @@ func ofDirectory(c project.Checkout) ([]Finding, error) {
 			findings = append(findings, Finding{path, 1, "patches/series does not list it"})
 		}
 		if numbered.MatchString(name) {
-			findings = append(findings, Finding{path, 1, "has a number; patches/series gives the order"})
+			findings = append(findings, Finding{path, 1, "has a number; patches/series sets the order"})
 		}
 	}
 	for i, name := range names {

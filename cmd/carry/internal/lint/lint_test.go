@@ -28,7 +28,7 @@ index 1..2 100644
 +	managed.A()
  b
 `
-	if findings := ofPatch(treetest.MustParse(t, "patches/a.patch", good)); len(findings) > 0 {
+	if findings := checkPatch(treetest.MustParse(t, "patches/a.patch", good)); len(findings) > 0 {
 		t.Fatalf("the good patch has %v", findings)
 	}
 	for name, test := range map[string]struct{ old, new, want string }{
@@ -43,14 +43,14 @@ index 1..2 100644
 		"no call of ours":     {"managed.A()", "somethingElse()", "patches/a.patch:15: pkg/a.go: the hunk does not call"},
 		"a test":              {"pkg/a.go", "pkg/a_test.go", "is an upstream test"},
 		"generated code":      {"pkg/a.go", "pkg/zz_generated.a.go", "is generated"},
-		"go.mod":              {"pkg/a.go", "go.mod", "is Go's bookkeeping"},
-		"a new file":          {"index 1..2 100644", "new file mode 100644", "changes the content of files and nothing else"},
+		"go.mod":              {"pkg/a.go", "go.mod", "is maintained by carry"},
+		"a new file":          {"index 1..2 100644", "new file mode 100644", "a patch may only change the content of files"},
 		"a changed signature": {"+	managed.A()\n", "-func f() {\n+func f(managed int) {\n", "the signature of an upstream function changes"},
 		"too many lines":      {"+	managed.A()\n", strings.Repeat("+	managed.A()\n", 9), "9 lines are added"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all []string
-			for _, f := range ofPatch(treetest.MustParse(t, "patches/a.patch", strings.ReplaceAll(good, test.old, test.new))) {
+			for _, f := range checkPatch(treetest.MustParse(t, "patches/a.patch", strings.ReplaceAll(good, test.old, test.new))) {
 				all = append(all, f.String())
 			}
 			if found := strings.Join(all, "\n"); !strings.Contains(found, test.want) {
@@ -63,7 +63,7 @@ index 1..2 100644
 func TestLintAcceptsAnExportedPatch(t *testing.T) {
 	c := treetest.WithTwoHooks(t)
 	const path = "patches/kubelet-call-a.patch"
-	if findings := ofPatch(treetest.MustParse(t, path, c.Read(path))); len(findings) > 0 {
+	if findings := checkPatch(treetest.MustParse(t, path, c.Read(path))); len(findings) > 0 {
 		t.Errorf("lint finds %v", findings)
 	}
 }
@@ -72,7 +72,7 @@ func TestLintDirectory(t *testing.T) {
 	c := treetest.WithTwoHooks(t)
 	c.Write("patches/series", "kubelet-call-a.patch\nmissing.patch\n")
 	c.Write("patches/0001-x.patch", "")
-	findings, err := ofDirectory(c.Project)
+	findings, err := checkDirectory(c.Project)
 	c.Must(err)
 	text := ""
 	for _, f := range findings {
@@ -98,10 +98,10 @@ func TestLintFindsTestsThatDoNotExist(t *testing.T) {
 		"pkg/a TestHook and TestGone":                               "there is no test TestGone in pkg/a",
 		"pkg/a TestHook and TestPlacement":                          "there is no test TestPlacement in pkg/a",
 		"pkg/gone, test/e2e TestPlacement":                          "there are no tests in pkg/gone",
-		"TestHook":                                                  "TestHook stands without its directory; write it before the test",
+		"TestHook":                                                  "TestHook has no directory; write it before the test",
 	} {
 		p := treetest.MustParse(t, path, strings.Replace(c.Read(path), "Tests: T\n", "Tests: "+named+"\n", 1))
-		findings, err := ofTests(c.Project, []patch.Patch{p})
+		findings, err := checkTests(c.Project, []patch.Patch{p})
 		c.Must(err)
 		if got := len(findings); (want == "") != (got == 0) || got > 1 || got == 1 && !strings.HasSuffix(findings[0].String(), want) {
 			t.Errorf("%s: the findings are %v, want %q", named, findings, want)
@@ -112,9 +112,9 @@ func TestLintFindsTestsThatDoNotExist(t *testing.T) {
 func TestBudget(t *testing.T) {
 	c := treetest.WithTwoHooks(t)
 	c.Write("patches/budget", "# The most.\npatches 2\nlines-added 1\nfiles 3\n")
-	findings, err := ofBudget(c.Project)
+	findings, err := checkBudget(c.Project)
 	c.Must(err)
-	if len(findings) != 2 || findings[0].String() != "patches/budget:3: lines-added is 2 in v1.37.0, and may be 1" || findings[1].line != 4 {
+	if len(findings) != 2 || findings[0].String() != "patches/budget:3: lines-added is 2 in v1.37.0; the limit is 1" || findings[1].line != 4 {
 		t.Errorf("findings are %v", findings)
 	}
 }

@@ -22,8 +22,8 @@ var (
 	generated = regexp.MustCompile(`(^|/)(zz_generated[^/]*|generated\.[^/]*|[^/]*\.pb\.go|[^/]*_generated\.go|types_swagger_doc_generated\.go)$|^api/openapi-spec/`)
 )
 
-// ofPatch checks one patch.
-func ofPatch(p patch.Patch) []Finding {
+// checkPatch checks one patch.
+func checkPatch(p patch.Patch) []Finding {
 	var findings []Finding
 	report := func(line int, format string, args ...any) {
 		findings = append(findings, Finding{p.Path, line, fmt.Sprintf(format, args...)})
@@ -54,12 +54,12 @@ func ofPatch(p patch.Patch) []Finding {
 		}
 	}
 	for _, file := range p.Files {
-		findings = append(findings, ofFile(p, file)...)
+		findings = append(findings, checkFile(p, file)...)
 	}
 	return findings
 }
 
-func ofFile(p patch.Patch, file patch.FileDiff) []Finding {
+func checkFile(p patch.Patch, file patch.FileDiff) []Finding {
 	var findings []Finding
 	report := func(line int, format string, args ...any) {
 		findings = append(findings, Finding{p.Path, line, file.Path + ": " + fmt.Sprintf(format, args...)})
@@ -70,12 +70,12 @@ func ofFile(p patch.Patch, file patch.FileDiff) []Finding {
 	case generated.MatchString(file.Path):
 		report(file.Line, "is generated; the tool that generates it belongs in carry")
 	case base == "go.mod" || base == "go.sum" || base == "go.work" || base == "go.work.sum" || base == "modules.txt":
-		report(file.Line, "is Go's bookkeeping, which carry does")
+		report(file.Line, "is maintained by carry")
 	case !strings.HasSuffix(base, ".go"):
 		report(file.Line, "is not Go source")
 	}
 	for _, header := range file.Extra {
-		report(header.Number, "%q: a patch changes the content of files and nothing else", header.Text)
+		report(header.Number, "%q: a patch may only change the content of files", header.Text)
 	}
 	if added := file.Added(); len(added) > project.MaxAddedPerFile {
 		report(added[project.MaxAddedPerFile].Number, "%d lines are added; at most %d", len(added), project.MaxAddedPerFile)

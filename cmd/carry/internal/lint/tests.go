@@ -17,9 +17,9 @@ var (
 	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 )
 
-// ofTests checks that each test which a message names exists in this project, in the directory that the
+// checkTests checks that each test which a message names exists in this project, in the directory that the
 // message names before it.
-func ofTests(c project.Checkout, patches []patch.Patch) ([]Finding, error) {
+func checkTests(c project.Checkout, patches []patch.Patch) ([]Finding, error) {
 	exist, err := tests(c)
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func ofTests(c project.Checkout, patches []patch.Patch) ([]Finding, error) {
 					}
 				case !testName.MatchString(word):
 				case dir == "":
-					text = fmt.Sprintf("%s stands without its directory; write it before the test", word)
+					text = fmt.Sprintf("%s has no directory; write it before the test", word)
 				case !exist[dir][word]:
 					text = fmt.Sprintf("there is no test %s in %s", word, dir)
 				}

@@ -23,31 +23,31 @@ type Row struct {
 	Minor string `json:"minor"`
 	// Release is the known one; none for a newer minor version.
 	Release string `json:"release,omitempty"`
-	// Newest is the newest release of the minor version that can be had. A newer minor version
+	// Newest is the newest release of the minor version that can be downloaded. A newer minor version
 	// without one has its newest pre-release, or none.
 	Newest string `json:"newest,omitempty"`
 	// LastMonth is that in which upstream's support ends, such as 2027-10; none if it is not
 	// known when the minor version was first released. Ended is set when it is over.
 	LastMonth string `json:"lastMonth,omitempty"`
 	Ended     bool   `json:"ended"`
-	// Refused are the releases newer than Newest that are listed and cannot be had.
+	// Refused are the releases newer than Newest that are listed and cannot be downloaded.
 	Refused []Refused `json:"refused,omitempty"`
 }
 
-// Refused is a release that cannot be had, and the modules that are at fault.
+// Refused is a release that cannot be downloaded, and the modules that are at fault.
 type Refused struct {
 	Release string        `json:"release"`
 	Modules pins.Refusals `json:"modules"`
 }
 
-// Outdated reports whether there is a release that the row should have. A pre-release is
-// nobody's to have.
+// Outdated reports whether there is a release that the row should have. Pre-releases do not
+// count.
 func (r Row) Outdated() bool {
 	return r.Newest != "" && r.Newest != r.Release && semver.Prerelease(r.Newest) == ""
 }
 
 // Ask returns the rows of newer minor versions and of the known releases, the newest first.
-// What can be had is found out by having it: it is in go's module cache afterwards.
+// It finds out what can be downloaded by downloading it, into go's module cache.
 func Ask(ctx context.Context, c project.Checkout, now time.Time) ([]Row, error) {
 	known, err := c.Releases()
 	if err != nil {
@@ -102,7 +102,7 @@ func (r *Row) ask(ctx context.Context, listed []string) error {
 	return nil
 }
 
-// first takes the first of releases that can be had (pins.Newest), and notes those before it.
+// first takes the first of releases that can be downloaded (pins.Newest), and notes those before it.
 func (r *Row) first(ctx context.Context, releases []string, borrow bool) error {
 	newest, refused, err := pins.Newest(ctx, releases, borrow)
 	r.Newest = newest.Release
@@ -112,7 +112,7 @@ func (r *Row) first(ctx context.Context, releases []string, borrow bool) error {
 	return err
 }
 
-// Table shows the rows, and below the releases that cannot be had.
+// Table shows the rows, and below the releases that cannot be downloaded.
 func Table(rows []Row) string {
 	var out, below strings.Builder
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
@@ -133,7 +133,7 @@ func Table(rows []Row) string {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", cmp.Or(r.Release, "-"), cmp.Or(r.Newest, "-"), support, next)
 		for _, refused := range r.Refused {
-			fmt.Fprintf(&below, "%s is listed, and cannot be had: %s\n", refused.Release, refused.Modules)
+			fmt.Fprintf(&below, "%s is listed but cannot be downloaded: %s\n", refused.Release, refused.Modules)
 		}
 	}
 	table.Flush()

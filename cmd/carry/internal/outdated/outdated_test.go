@@ -37,7 +37,7 @@ v1.36.3  v1.36.3  unknown        -
 v1.36.3  v1.36.3  unknown        -
 `,
 		},
-		"newer releases, of which not all can be had": {
+		"newer releases, of which not all can be downloaded": {
 			change: func(s *treetest.Source) {
 				s.Publish("v1.36.9", nil)
 				s.Publish("v1.36.10", nil)
@@ -50,8 +50,8 @@ v1.36.3  v1.36.3  unknown        -
 			want: `v1.37.0  v1.37.0  until 2027-10  -
 v1.36.3  v1.36.9  unknown        carry rebase v1.36.9
 
-v1.36.11 is listed, and cannot be had: k8s.io/kubernetes v1.36.11: 403 Forbidden
-v1.36.10 is listed, and cannot be had: k8s.io/api v0.36.10: 403 Forbidden; k8s.io/mount-utils v0.36.10: no checksum can be had (404 Not Found)
+v1.36.11 is listed but cannot be downloaded: k8s.io/kubernetes v1.36.11: 403 Forbidden
+v1.36.10 is listed but cannot be downloaded: k8s.io/api v0.36.10: 403 Forbidden; k8s.io/mount-utils v0.36.10: no checksum is available (404 Not Found)
 `,
 			outdated: 1,
 		},
@@ -90,7 +90,7 @@ v1.36.3  v1.36.3  unknown        -
 v1.37.0  v1.37.0          until 2027-10  -
 v1.36.3  v1.36.3          unknown        -
 
-v1.38.0-alpha.2 is listed, and cannot be had: k8s.io/kubernetes v1.38.0-alpha.2: 403 Forbidden
+v1.38.0-alpha.2 is listed but cannot be downloaded: k8s.io/kubernetes v1.38.0-alpha.2: 403 Forbidden
 `,
 		},
 	} {

@@ -40,7 +40,7 @@ func (d FileDiff) Hunks() ([]Hunk, error) {
 		}
 		last := hunks[len(hunks)-1]
 		if left != [2]int{} {
-			return fmt.Errorf("line %d: the hunk is not as long as its head says", last.Line)
+			return fmt.Errorf("line %d: the hunk is shorter than its header says", last.Line)
 		}
 		if lead, _ := last.Context(); lead < 0 {
 			return fmt.Errorf("line %d: the hunk changes nothing", last.Line)
@@ -55,7 +55,7 @@ func (d FileDiff) Hunks() ([]Hunk, error) {
 			}
 			match := hunkHead.FindStringSubmatch(line.Text)
 			if match == nil {
-				return nil, fmt.Errorf("line %d: %q is not the head of a hunk", line.Number, line.Text)
+				return nil, fmt.Errorf("line %d: %q is not the header of a hunk", line.Number, line.Text)
 			}
 			h := Hunk{Line: line.Number, oldShort: match[2] == "", newShort: match[4] == "", Heading: match[5]}
 			// They have nine digits at most.
@@ -76,10 +76,10 @@ func (d FileDiff) Hunks() ([]Hunk, error) {
 			return nil, fmt.Errorf("line %d: %q is not a line of a hunk; nor can a hunk change the end of a file that does not end with a newline", line.Number, string(line.Op)+line.Text)
 		}
 		if len(hunks) == 0 {
-			return nil, fmt.Errorf("line %d: stands before the first hunk", line.Number)
+			return nil, fmt.Errorf("line %d: is before the first hunk", line.Number)
 		}
 		if left[0] < 0 || left[1] < 0 {
-			return nil, fmt.Errorf("line %d: the hunk is longer than its head says", line.Number)
+			return nil, fmt.Errorf("line %d: the hunk is longer than its header says", line.Number)
 		}
 		hunks[len(hunks)-1].Lines = append(hunks[len(hunks)-1].Lines, line)
 	}

@@ -54,13 +54,13 @@ func TestHunksArePrintedAsTheyWereRead(t *testing.T) {
 
 func TestHunksRefusesWhatIsNoHunk(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
-		"no head":           {" a\n+b\n", "line 1: stands before the first hunk"},
-		"another head":      {"@@ a @@\n+b\n", `line 1: "@@ a @@" is not the head of a hunk`},
-		"a leading zero":    {"@@ -01,1 +1,2 @@\n a\n+b\n", "is not the head of a hunk"},
-		"a huge number":     {"@@ -99999999999999999999,1 +1,2 @@\n a\n+b\n", "is not the head of a hunk"},
-		"too short":         {"@@ -1,3 +1,4 @@\n a\n+b\n", "line 1: the hunk is not as long as its head says"},
-		"too long":          {"@@ -1,1 +1,2 @@\n a\n+b\n+c\n", "line 4: the hunk is longer than its head says"},
-		"the first, short":  {"@@ -1,2 +1,2 @@\n-a\n+b\n@@ -9,1 +9,0 @@\n-x\n", "line 1: the hunk is not as long"},
+		"no head":           {" a\n+b\n", "line 1: is before the first hunk"},
+		"another head":      {"@@ a @@\n+b\n", `line 1: "@@ a @@" is not the header of a hunk`},
+		"a leading zero":    {"@@ -01,1 +1,2 @@\n a\n+b\n", "is not the header of a hunk"},
+		"a huge number":     {"@@ -99999999999999999999,1 +1,2 @@\n a\n+b\n", "is not the header of a hunk"},
+		"too short":         {"@@ -1,3 +1,4 @@\n a\n+b\n", "line 1: the hunk is shorter than its header says"},
+		"too long":          {"@@ -1,1 +1,2 @@\n a\n+b\n+c\n", "line 4: the hunk is longer than its header says"},
+		"the first, short":  {"@@ -1,2 +1,2 @@\n-a\n+b\n@@ -9,1 +9,0 @@\n-x\n", "line 1: the hunk is shorter than its header says"},
 		"no change":         {"@@ -1,1 +1,1 @@\n a\n", "line 1: the hunk changes nothing"},
 		"nothing":           {"@@ -1,0 +1,0 @@\n", "line 1: the hunk changes nothing"},
 		"no newline at end": {"@@ -1,1 +1,1 @@\n-a\n+b\n\\ No newline at end of file\n", "does not end with a newline"},

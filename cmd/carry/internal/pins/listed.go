@@ -23,9 +23,9 @@ type listed struct {
 }
 
 // Listed returns the releases that the go command lists, pre-releases among them, the newest
-// first. A module's list may have gaps, since a proxy names what it was asked for, so a release
-// counts that any module of the newest known release lists. Not each of them can be had. It is an
-// error if all lists are refused.
+// first. A module's list may have gaps, since a proxy only names versions that someone requested
+// from it. So a release counts if any module of the newest known release lists it. Not all of them
+// can be downloaded. It is an error if all lists are refused.
 func Listed(ctx context.Context, c project.Checkout) ([]string, error) {
 	known, err := c.Releases()
 	if err != nil {
@@ -59,9 +59,9 @@ func Listed(ctx context.Context, c project.Checkout) ([]string, error) {
 	return slices.Compact(releases), nil
 }
 
-// versions lists those of modules. A module whose list is refused has none. Versions that are
-// retracted are listed, too: go finds them out from the newest version, which is perhaps one
-// that cannot be had.
+// versions lists those of modules. A module whose list is refused has none. Retracted versions
+// are listed, too: go learns of retractions from the newest version, which may be one that
+// cannot be downloaded.
 func versions(ctx context.Context, modules []string) ([]listed, error) {
 	lists, err := goJSON[listed](ctx, append([]string{"list", "-m", "-e", "-retracted", "-versions", "-json=Path,Versions,Error"}, modules...)...)
 	if err != nil {
@@ -75,7 +75,7 @@ func versions(ctx context.Context, modules []string) ([]listed, error) {
 	return lists, nil
 }
 
-// Newest fetches the first of releases that can be had whole, and returns those before it. With borrow, a module
+// Newest fetches the first of releases that can be downloaded completely, and returns those before it. With borrow, a module
 // may be of an older version (Published.Borrow). The release is zero if there is none.
 func Newest(ctx context.Context, releases []string, borrow bool) (newest Published, refused []Published, err error) {
 	for _, release := range releases {

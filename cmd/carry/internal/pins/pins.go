@@ -97,7 +97,7 @@ func Download(c project.Checkout, release string, want Pins) (map[string]Module,
 			return nil, time.Time{}, fmt.Errorf("go mod download: %w", err)
 		}
 		if m.Error != "" {
-			return nil, time.Time{}, fmt.Errorf("%s@%s cannot be had: %s", m.Path, m.Version, git.FirstLine(m.Error))
+			return nil, time.Time{}, fmt.Errorf("%s@%s cannot be downloaded: %s", m.Path, m.Version, git.FirstLine(m.Error))
 		}
 		if m.Sum != want.sums[m.Path] {
 			return nil, time.Time{}, fmt.Errorf("%s@%s has the checksum %s, but %s/go.sum pins %s", m.Path, m.Version, m.Sum, c.PinsDir(release), want.sums[m.Path])

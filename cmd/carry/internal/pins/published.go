@@ -23,17 +23,17 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
 
-// Published is what can be had of a release: its modules are in go's module cache.
+// Published is the part of a release that can be downloaded: its modules are in go's module cache.
 type Published struct {
 	Release   string
 	goVersion string
 	modules   []Module
-	// Refused are the modules that cannot be had: upstream's own, or staging modules that its
+	// Refused are the modules that cannot be downloaded: upstream's own, or staging modules that its
 	// go.mod asks for.
 	Refused Refusals
 }
 
-// Refusal is a module that cannot be had, and why.
+// Refusal is a module that cannot be downloaded, and why.
 type Refusal struct {
 	Module  string `json:"module"`
 	Version string `json:"version"`
@@ -58,25 +58,25 @@ func (p Published) Missing() Refusals {
 	return slices.DeleteFunc(slices.Clone(p.Refused), func(r Refusal) bool { return slices.Contains(project.UnneededModules, r.Module) })
 }
 
-// Whole reports whether all that a binary needs can be had, and HasUpstream whether upstream's own module can.
+// Whole reports whether all that a binary needs can be downloaded, and HasUpstream whether upstream's own module can.
 func (p Published) Whole() bool       { return len(p.Missing()) == 0 }
 func (p Published) HasUpstream() bool { return len(p.modules) > 0 }
 
-// notPublished matches what go says of a module version that nobody can have, as opposed to
-// one that could not be had just now. One without a checksum is such a version, too: go
+// notPublished matches go's errors for a module version that is not available to anyone, as
+// opposed to one that could not be downloaded just now. One without a checksum is such a version, too: go
 // trusts the first download of a module to its checksum database alone. So is one that
-// demands a version of Go that cannot be had.
+// demands a version of Go that cannot be downloaded.
 var notPublished = regexp.MustCompile(`\b(403 Forbidden|404 Not Found|410 Gone|unknown revision|requires go >= [0-9a-z.]+)`)
 
-// refusal returns why a module cannot be had. An error that says nothing of the module, such
+// refusal returns why a module cannot be downloaded. An error that says nothing of the module, such
 // as that of a network, is returned as one.
 func refusal(m Module) (Refusal, error) {
 	why := notPublished.FindString(m.Error)
 	if why == "" {
-		return Refusal{}, fmt.Errorf("%s@%s cannot be had: %s", m.Path, m.Version, git.FirstLine(m.Error))
+		return Refusal{}, fmt.Errorf("%s@%s cannot be downloaded: %s", m.Path, m.Version, git.FirstLine(m.Error))
 	}
 	if strings.Contains(m.Error, "/lookup/") { // golang.org/design/25530-sumdb
-		why = "no checksum can be had (" + why + ")"
+		why = "no checksum is available (" + why + ")"
 	}
 	return Refusal{m.Path, m.Version, why}, nil
 }
@@ -136,9 +136,8 @@ func (p *Published) fetch(ctx context.Context, modules ...string) error {
 	return nil
 }
 
-// Borrow takes modules that are missing from the newest version before the release's that can
-// be had, so that the rest of the release can at least be tried. One of which there is no
-// version stays refused.
+// Borrow replaces each missing module by its newest earlier version that can be downloaded, so that
+// the rest of the release can at least be tried. A module without such a version stays refused.
 func (p *Published) Borrow(ctx context.Context) error {
 	missing := p.Missing()
 	if len(missing) == 0 {
@@ -172,7 +171,7 @@ func (p *Published) Borrow(ctx context.Context) error {
 }
 
 // Write writes the pins of a release into a directory of the checkout: a go.mod with upstream
-// and each of its staging modules that can be had, and the go.sum that go's checksum database
+// and each of its staging modules that can be downloaded, and the go.sum that go's checksum database
 // vouches for. The tree leaves out the others, which are named. It is an error if that database was
 // not asked. go.mod is the last file written: where it is, both are.
 func (p Published) Write(ctx context.Context, c project.Checkout, dir string) error {
@@ -208,7 +207,7 @@ func Upstream(ctx context.Context, release string) (string, error) {
 		return "", err
 	}
 	if len(p.Refused) > 0 {
-		return "", fmt.Errorf("%s cannot be had", p.Refused)
+		return "", fmt.Errorf("%s cannot be downloaded", p.Refused)
 	}
 	return p.modules[0].Dir, nil
 }
@@ -230,8 +229,8 @@ func vouched(ctx context.Context, release string) error {
 	return nil
 }
 
-// goJSON runs a go command that prints a JSON object for each module, away from every module.
-// One for a module that cannot be had says so; it is no error of the command.
+// goJSON runs a go command that prints a JSON object for each module, outside of any module.
+// The object of a module that cannot be downloaded says so; the command does not fail.
 func goJSON[T any](ctx context.Context, args ...string) ([]T, error) {
 	dir, err := os.MkdirTemp("", "carry-pin-")
 	if err != nil {
@@ -243,7 +242,7 @@ func goJSON[T any](ctx context.Context, args ...string) ([]T, error) {
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	// It fails if one module cannot be had; what it prints says which.
+	// It fails if one module cannot be downloaded; what it prints says which.
 	out, runErr := cmd.Output()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()

@@ -19,7 +19,7 @@ func TestFetchFindsWhatABinaryMisses(t *testing.T) {
 		// missing are those that stop a rebase, and refused all.
 		missing, refused []string
 	}{
-		"everything can be had": {change: func(*treetest.Source) {}},
+		"everything can be downloaded": {change: func(*treetest.Source) {}},
 		"a module is refused that no binary needs": {
 			change:  func(s *treetest.Source) { s.Refuse("k8s.io/sample-controller", "v0.36.4") },
 			refused: []string{"k8s.io/sample-controller v0.36.4: 403 Forbidden"},
@@ -31,15 +31,15 @@ func TestFetchFindsWhatABinaryMisses(t *testing.T) {
 		},
 		"a module has no checksum": {
 			change:  func(s *treetest.Source) { s.Forget("k8s.io/mount-utils", "v0.36.4") },
-			missing: []string{"k8s.io/mount-utils v0.36.4: no checksum can be had (404 Not Found)"},
-			refused: []string{"k8s.io/mount-utils v0.36.4: no checksum can be had (404 Not Found)"},
+			missing: []string{"k8s.io/mount-utils v0.36.4: no checksum is available (404 Not Found)"},
+			refused: []string{"k8s.io/mount-utils v0.36.4: no checksum is available (404 Not Found)"},
 		},
 		"upstream's own module has none": {
 			change:  func(s *treetest.Source) { s.Forget("k8s.io/kubernetes", "v1.36.4") },
-			missing: []string{"k8s.io/kubernetes v1.36.4: no checksum can be had (404 Not Found)"},
-			refused: []string{"k8s.io/kubernetes v1.36.4: no checksum can be had (404 Not Found)"},
+			missing: []string{"k8s.io/kubernetes v1.36.4: no checksum is available (404 Not Found)"},
+			refused: []string{"k8s.io/kubernetes v1.36.4: no checksum is available (404 Not Found)"},
 		},
-		"upstream's own module demands a Go that cannot be had": {
+		"upstream's own module demands a Go that cannot be downloaded": {
 			change: func(s *treetest.Source) {
 				s.Publish("v1.36.4", map[string]string{"go.mod": "module k8s.io/kubernetes\n\ngo 1.999.0\n"})
 			},
@@ -67,7 +67,7 @@ func TestFetchFindsWhatABinaryMisses(t *testing.T) {
 		s := treetest.NewSource(t)
 		s.Break()
 		_, err := pins.Fetch(t.Context(), "v1.36.4")
-		treetest.ExpectError(t, err, "k8s.io/kubernetes@v1.36.4 cannot be had", "500")
+		treetest.ExpectError(t, err, "k8s.io/kubernetes@v1.36.4 cannot be downloaded", "500")
 		_, err = pins.Listed(t.Context(), treetest.New(t).Project)
 		treetest.ExpectError(t, err, "the versions of k8s.io/kubernetes cannot be listed", "500")
 	})
@@ -101,7 +101,7 @@ func TestWrittenPinsAreRead(t *testing.T) {
 	}
 }
 
-// Nobody takes what a proxy has sent for what upstream has published.
+// What a proxy sends is not taken for what upstream published.
 func TestPinsAreNotWrittenWithoutAChecksumDatabase(t *testing.T) {
 	for _, variable := range []string{"GOSUMDB=off", "GONOSUMDB=example.com,k8s.io"} {
 		t.Run(variable, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestHalfOfThePinsAreNoPreview(t *testing.T) {
 	p, err := pins.Fetch(t.Context(), "v1.38.0-rc.0")
 	c.Must(err)
 	dir := project.PreviewPins("v1.38.0-rc.0")
-	c.Must(os.MkdirAll(c.Project.Path(dir, "go.sum", "in the way"), 0o755))
+	c.Must(os.MkdirAll(c.Project.Path(dir, "go.sum", "an obstacle"), 0o755))
 	if err := p.Write(t.Context(), c.Project, dir); err == nil {
 		t.Error("go.sum was written")
 	}

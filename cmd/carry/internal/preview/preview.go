@@ -40,7 +40,7 @@ func Newest(ctx context.Context, c project.Checkout) (string, error) {
 	prereleases := slices.DeleteFunc(pins.After(known[0], listed), func(r string) bool { return semver.Prerelease(r) == "" })
 	newest, refused, err := pins.Newest(ctx, prereleases, true)
 	for _, p := range refused {
-		fmt.Fprintf(os.Stderr, "%s is listed, and cannot be had: %s\n", p.Release, p.Missing())
+		fmt.Fprintf(os.Stderr, "%s is listed but cannot be downloaded: %s\n", p.Release, p.Missing())
 	}
 	return newest.Release, err
 }
@@ -52,7 +52,7 @@ func Start(ctx context.Context, t *tree.Tree, upstreamGit string) error {
 		return err
 	}
 	if slices.Contains(known, t.Release) {
-		return fmt.Errorf("%s is known already; see whether the series is right there with: carry verify %[1]s", t.Release)
+		return fmt.Errorf("%s is already known; check the series there with: carry verify %[1]s", t.Release)
 	}
 	previews, err := t.Project.Previews()
 	if err != nil {
@@ -83,14 +83,14 @@ func Continue(ctx context.Context, t *tree.Tree, upstreamGit string) error {
 // pin has less demands than a rebase: a module may be of an older version.
 func pin(ctx context.Context, t *tree.Tree) error {
 	if _, err := os.Stat(t.Dir); err == nil {
-		return fmt.Errorf("%s is there, though %s is not previewed; move it out of the way", t.Shown(), t.Release)
+		return fmt.Errorf("%s exists, though no preview of %s does; move it away", t.Shown(), t.Release)
 	}
 	published, err := pins.Fetch(ctx, t.Release)
 	if err != nil {
 		return err
 	}
 	if !published.HasUpstream() {
-		return fmt.Errorf("%s cannot be had: %s", t.Release, published.Refused[0])
+		return fmt.Errorf("%s cannot be downloaded: %s", t.Release, published.Refused[0])
 	}
 	if err := published.Borrow(ctx); err != nil {
 		return err
@@ -167,7 +167,7 @@ func dropStale(t *tree.Tree) error {
 		} else if err != nil {
 			return err
 		}
-		t.Say("%s has changed since the last preview; what that found out is now in %s.before", made.Name, path)
+		t.Say("%s has changed since the last preview; the old results are now in %s.before", made.Name, path)
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func Differences(t *tree.Tree) (lines []string, err error) {
 	}
 	for _, path := range slices.Sorted(maps.Keys(pinned.Modules)) {
 		if version := pinned.Modules[path]; path != project.UpstreamModule && version != pins.StagingVersion(t.Release) {
-			lines = append(lines, fmt.Sprintf("%s is of %s, since it cannot be had at %s", path, version, pins.StagingVersion(t.Release)))
+			lines = append(lines, fmt.Sprintf("%s is at %s, since it cannot be downloaded at %s", path, version, pins.StagingVersion(t.Release)))
 		}
 	}
 	names, err := overrides(t)

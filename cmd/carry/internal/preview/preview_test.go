@@ -75,7 +75,7 @@ func TestAPreviewChangesNothingThatCanBeCommitted(t *testing.T) {
 					t.Errorf("the differences are %q, want %q", lines, test.want)
 				}
 			}
-			treetest.ExpectError(t, rebase.Start(t.Context(), preview, rebase.Options{}), "v1.38.0-alpha.1 is previewed", "carry preview v1.38.0-alpha.1 --abort")
+			treetest.ExpectError(t, rebase.Start(t.Context(), preview, rebase.Options{}), "v1.38.0-alpha.1 is being previewed", "carry preview v1.38.0-alpha.1 --abort")
 			// It is no known release, but can be named.
 			if known, err := c.Project.Releases(); err != nil || len(known) != 1 {
 				t.Errorf("known are %v, %v", known, err)
@@ -99,7 +99,7 @@ func TestAConflictIsResolvedAndKept(t *testing.T) {
 	c, s, preview := prepared(t, replaced)
 	err := Start(t.Context(), preview, "")
 	treetest.ExpectError(t, err, "patches/kubelet-call-a.patch does not apply to v1.38.0-alpha.1", "pkg/a.go:", "<<<<<<<", "carry preview v1.38.0-alpha.1 --continue")
-	treetest.ExpectError(t, Start(t.Context(), preview, ""), "waits in", "carry preview v1.38.0-alpha.1 --continue")
+	treetest.ExpectError(t, Start(t.Context(), preview, ""), "unresolved conflict in", "carry preview v1.38.0-alpha.1 --continue")
 	treetest.ExpectError(t, Continue(t.Context(), preview, ""), "not resolved")
 	c.Write("_output/"+alpha+"/kubernetes/pkg/a.go", strings.Replace(replaced, "new\n", "new\nmanaged.A()\n", 1))
 	_, err = preview.Git().Run(t.Context(), "add", "pkg/a.go")
@@ -165,18 +165,18 @@ func TestAModuleThatCannotBeHadIsTakenFromAnOlderVersion(t *testing.T) {
 	}
 	lines, err := Differences(preview)
 	c.Must(err)
-	if want := []string{"k8s.io/mount-utils is of v0.37.1, since it cannot be had at v0.38.0-alpha.1"}; !slices.Equal(lines, want) {
+	if want := []string{"k8s.io/mount-utils is at v0.37.1, since it cannot be downloaded at v0.38.0-alpha.1"}; !slices.Equal(lines, want) {
 		t.Errorf("the differences are %q, want %q", lines, want)
 	}
 }
 
 func TestPreviewRefusesMistakes(t *testing.T) {
 	c, s, _ := prepared(t, treetest.Numbered("a"))
-	treetest.ExpectError(t, Start(t.Context(), c.Tree, ""), "v1.37.0 is known already")
+	treetest.ExpectError(t, Start(t.Context(), c.Tree, ""), "v1.37.0 is already known")
 	s.Refuse("k8s.io/kubernetes", "v1.38.0-alpha.2")
 	other := tree.Of(c.Project, "v1.38.0-alpha.2")
 	err := other.Locked(t.Context(), func() error { return Start(t.Context(), other, "") })
-	treetest.ExpectError(t, err, "v1.38.0-alpha.2 cannot be had: k8s.io/kubernetes v1.38.0-alpha.2: 403 Forbidden")
+	treetest.ExpectError(t, err, "v1.38.0-alpha.2 cannot be downloaded: k8s.io/kubernetes v1.38.0-alpha.2: 403 Forbidden")
 	if _, err := os.Stat(c.Project.Path("_output", "v1.38.0-alpha.2")); !os.IsNotExist(err) {
 		t.Errorf("_output/v1.38.0-alpha.2 is there: %v", err)
 	}

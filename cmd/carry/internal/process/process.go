@@ -22,7 +22,7 @@ import (
 	"syscall"
 )
 
-// Group makes a command, before it starts, a process group of its own: an interrupt ends what
+// Group makes a command, before it starts, its own process group: an interrupt ends what
 // it has started, too, as make starts go, and go compilers.
 func Group(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -94,7 +94,7 @@ func (c Checkout) Knows(release string) error {
 }
 
 // Previews returns the releases that are previewed, the newest first. They are not known
-// releases: nothing takes one that is not asked for it by name.
+// releases: only a command that is given one by name takes it.
 func (c Checkout) Previews() ([]string, error) {
 	pins, err := filepath.Glob(c.Path(PreviewPins("*"), "go.mod"))
 	if err != nil {

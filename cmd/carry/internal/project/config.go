@@ -22,14 +22,14 @@ const (
 // The directories and files, relative to the checkout.
 var (
 	// PatchesDir has the common patches, SeriesFile their order, and BudgetFile the most
-	// that the series may be. DroppedName is a file that stands beside overrides and names
+	// that the series may be. DroppedName is a file next to overrides that names
 	// the patches that their releases do not need, since upstream has the change.
 	PatchesDir  = "patches"
 	SeriesFile  = filepath.Join(PatchesDir, "series")
 	BudgetFile  = filepath.Join(PatchesDir, "budget")
 	DroppedName = "dropped"
-	// RevertsFile says what a fork carries for the same purpose, and goes before the series
-	// is applied to it.
+	// RevertsFile says which code a fork carries for the same purpose. It is removed before the
+	// series is applied.
 	RevertsFile = filepath.Join(PatchesDir, "openshift", "reverts")
 	// ReleasesDir has a directory of pins for each known release, and in it FailingName,
 	// upstream's own tests that do not count.
@@ -91,7 +91,7 @@ var Binaries = []string{"kubelet", "kube-apiserver", "kube-controller-manager", 
 const logRunner = "kube-log-runner"
 
 // OtherBinaries are kubeadm, which has no hook, and what upstream's end-to-end tests consist of, with what
-// runs in the images that they use. They are built only where somebody asks for them.
+// runs in the images that they use. They are built only on request.
 var OtherBinaries = []string{"kubeadm", "e2e.test", "e2e_node.test", "agnhost", "nonewprivs", "sample-apiserver"}
 
 // SourceDir is the directory of a binary's source in a tree, as upstream's make takes it.

@@ -73,7 +73,7 @@ func (r *rebase) Adapt(ctx context.Context, t *tree.Tree, p patch.Patch, parent 
 		return "", err
 	}
 	if !t.HasPreimages(ctx, p) {
-		return "", tree.NotApplied("the files that the patch was made from are not known")
+		return "", tree.NotApplied("the original files of the patch are unknown")
 	}
 	if _, err := g.Input(ctx, string(p.Data), "apply", "--cached", "--3way", "--whitespace=nowarn", "-"); err != nil {
 		return "", err
@@ -96,7 +96,7 @@ func (r *rebase) Command() string { return r.kind.command }
 // files, from a clone of upstream.
 func (r *rebase) Background(ctx context.Context, t *tree.Tree, p patch.Patch) string {
 	if r.UpstreamGit == "" {
-		return "\nUpstream's commits are not known here; --upstream-git names a clone of upstream that has them."
+		return "\nUpstream's commits are unknown here; give a clone of upstream that has them with --upstream-git."
 	}
 	args := []string{"log", "--oneline", "--no-merges", r.From + "..." + t.Release, "--"}
 	for _, file := range p.Files {
@@ -104,7 +104,7 @@ func (r *rebase) Background(ctx context.Context, t *tree.Tree, p patch.Patch) st
 	}
 	log, err := git.Repo{Dir: r.UpstreamGit}.Run(ctx, args...)
 	if err != nil {
-		return fmt.Sprintf("\nUpstream's commits are not known: %v", err)
+		return fmt.Sprintf("\nUpstream's commits are unknown: %v", err)
 	}
 	return fmt.Sprintf("\nUpstream's commits between %s and %s in these files:\n%s", r.From, t.Release, log)
 }

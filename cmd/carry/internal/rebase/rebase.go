@@ -162,13 +162,13 @@ func Start(ctx context.Context, t *tree.Tree, wanted Options) error {
 		return err
 	}
 	if slices.Contains(known, t.Release) {
-		return fmt.Errorf("%s is known already; see whether the series is right there with: carry verify %[1]s", t.Release)
+		return fmt.Errorf("%s is already known; check the series there with: carry verify %[1]s", t.Release)
 	}
 	if previews, err := t.Project.Previews(); err != nil || slices.Contains(previews, t.Release) {
-		return errors.Join(err, fmt.Errorf("%s is previewed; end that first with: carry preview %[1]s --abort", t.Release))
+		return errors.Join(err, fmt.Errorf("%s is being previewed; end that first with: carry preview %[1]s --abort", t.Release))
 	}
 	if _, err := os.Stat(t.Dir); err == nil {
-		return fmt.Errorf("%s is there, though %s is not known; move it out of the way", t.Shown(), t.Release)
+		return fmt.Errorf("%s exists, though %s is not known; move it away", t.Shown(), t.Release)
 	}
 	before, err := mayChange(t.Project)
 	if err != nil {
@@ -193,9 +193,9 @@ func Start(ctx context.Context, t *tree.Tree, wanted Options) error {
 }
 
 // refused is the error of a release without a module that a binary needs. It names the newest
-// of the minor version that can be had, if go says which that is.
+// release of the minor version that can be downloaded, if go lists one.
 func refused(ctx context.Context, t *tree.Tree, published pins.Published) error {
-	text := fmt.Sprintf("%s cannot be had, and nothing was changed:", t.Release)
+	text := fmt.Sprintf("%s cannot be downloaded; nothing was changed:", t.Release)
 	for _, r := range published.Missing() {
 		text += fmt.Sprintf("\n%s", r)
 	}
@@ -203,15 +203,15 @@ func refused(ctx context.Context, t *tree.Tree, published pins.Published) error 
 	if err != nil {
 		return errors.Join(errors.New(text), err)
 	}
-	t.Say("cannot be had; looking for the newest %s that can", project.Minor(t.Release))
+	t.Say("cannot be downloaded; looking for the newest %s that can", project.Minor(t.Release))
 	others := slices.DeleteFunc(pins.Finished(project.Minor(t.Release), listed), func(l string) bool { return l == t.Release })
 	switch newest, _, err := pins.Newest(ctx, others, false); {
 	case err != nil:
 		return errors.Join(errors.New(text), err)
 	case newest.Release == "":
-		return fmt.Errorf("%s\nNo release of %s can be had", text, project.Minor(t.Release))
+		return fmt.Errorf("%s\nNo release of %s can be downloaded", text, project.Minor(t.Release))
 	default:
-		return fmt.Errorf("%s\nThe newest release of %s that can be had is %s", text, project.Minor(t.Release), newest.Release)
+		return fmt.Errorf("%s\nThe newest release of %s that can be downloaded is %s", text, project.Minor(t.Release), newest.Release)
 	}
 }
 
@@ -295,7 +295,7 @@ func (r *rebase) resume(ctx context.Context, t *tree.Tree) error {
 		case at >= 0 && patches[at].Path == s.Conflict:
 			return t.Adapting(r).Resume(ctx)
 		case at >= 0:
-			return fmt.Errorf("the conflict is one of %s, and %s is in its place now; move that away to go on with what you have resolved, or drop the attempt with --abort", s.Conflict, patches[at].Path)
+			return fmt.Errorf("the conflict is in %s, but %s has taken its place; move that away to continue with your resolution, or drop the attempt with --abort", s.Conflict, patches[at].Path)
 		}
 		// It was resolved by dropping the patch.
 		if err := t.Abort(ctx); err != nil {
@@ -388,7 +388,7 @@ func finish(ctx context.Context, t *tree.Tree, r *rebase) error {
 	if err != nil {
 		return err
 	}
-	t.Say("done: %d patches, %d of them overrides; see that the series is right everywhere with: carry verify; and name the release in the README's table", size.Patches, size.Overrides)
+	t.Say("done: %d patches, %d of them overrides; check the series against all releases with: carry verify; and add the release to the README's table", size.Patches, size.Overrides)
 	return nil
 }
 
@@ -492,7 +492,7 @@ func raiseGo(p project.Checkout) error {
 		}
 		file, err := modfile.Parse(filepath.Join(dir, "go.mod"), data, nil)
 		if err == nil && file.Go == nil {
-			err = fmt.Errorf("%s/go.mod does not say which Go it is in", dir)
+			err = fmt.Errorf("%s/go.mod does not name its Go version", dir)
 		}
 		return file, err
 	}
@@ -575,7 +575,7 @@ func Abort(ctx context.Context, t *tree.Tree) error {
 			err = errors.Join(err, disk.Write(t.Project.Path(path), content))
 		}
 	}
-	// What was is known to nobody else until it is all there again.
+	// Only this process knows the previous state until all of it is restored.
 	if err = errors.Join(err, os.RemoveAll(t.Project.Path(project.ReleasesDir, t.Release))); err != nil {
 		return err
 	}

@@ -137,7 +137,7 @@ func TestARebaseStopsAtAConflict(t *testing.T) {
 		// A patch that has come between must not cost what was resolved.
 		const between = "patches/v1.36/kubelet-call-a.patch"
 		c.Write(between, c.Read("patches/kubelet-call-a.patch"))
-		treetest.ExpectError(t, Continue(t.Context(), other, Options{}), "patches/kubelet-call-a.patch, and "+between+" is in its place")
+		treetest.ExpectError(t, Continue(t.Context(), other, Options{}), "patches/kubelet-call-a.patch, but "+between+" has taken its place")
 		c.Must(os.RemoveAll(filepath.Dir(c.Project.Path(between))))
 		c.Must(Continue(t.Context(), other, Options{}))
 		if override := c.Read("patches/v1.36/kubelet-call-a.patch"); !strings.Contains(override, "+managed.A()\n") {
@@ -151,7 +151,7 @@ func TestARebaseStopsAtAConflict(t *testing.T) {
 
 func TestRebaseRefusesMistakes(t *testing.T) {
 	c := treetest.WithTwoHooks(t)
-	if err := Start(t.Context(), c.Tree, Options{AtEnd: Nothing}); err == nil || !strings.Contains(err.Error(), "known already") {
+	if err := Start(t.Context(), c.Tree, Options{AtEnd: Nothing}); err == nil || !strings.Contains(err.Error(), "already known") {
 		t.Error("a known release:", err)
 	}
 	other := tree.Of(c.Project, "v1.36.3")
@@ -167,7 +167,7 @@ func TestARebaseStopsWhenAModuleThatABinaryNeedsCannotBeHad(t *testing.T) {
 		change func(*treetest.Source)
 		want   []string
 	}{
-		"a newer release can be had": {
+		"a newer release can be downloaded": {
 			func(s *treetest.Source) {
 				s.Publish("v1.36.4", nil)
 				s.Publish("v1.36.7", nil)
@@ -175,17 +175,17 @@ func TestARebaseStopsWhenAModuleThatABinaryNeedsCannotBeHad(t *testing.T) {
 				s.Refuse("k8s.io/sample-controller", "v0.36.7")
 				s.Refuse("k8s.io/api", "v0.36.8")
 			},
-			[]string{"k8s.io/mount-utils v0.36.6: no checksum can be had", "newest release of v1.36 that can be had is v1.36.7"},
+			[]string{"k8s.io/mount-utils v0.36.6: no checksum is available", "newest release of v1.36 that can be downloaded is v1.36.7"},
 		},
-		"only an older release can be had": {
+		"only an older release can be downloaded": {
 			func(s *treetest.Source) { s.Publish("v1.36.4", nil) },
-			[]string{"k8s.io/mount-utils v0.36.6: no checksum can be had", "newest release of v1.36 that can be had is v1.36.4"},
+			[]string{"k8s.io/mount-utils v0.36.6: no checksum is available", "newest release of v1.36 that can be downloaded is v1.36.4"},
 		},
-		"no other release can be had": {
+		"no other release can be downloaded": {
 			func(*treetest.Source) {},
-			[]string{"k8s.io/mount-utils v0.36.6: no checksum can be had", "No release of v1.36 can be had"},
+			[]string{"k8s.io/mount-utils v0.36.6: no checksum is available", "No release of v1.36 can be downloaded"},
 		},
-		"upstream's module cannot be had either": {
+		"upstream's module cannot be downloaded either": {
 			func(s *treetest.Source) { s.Refuse("k8s.io/kubernetes", "v1.36.6") },
 			[]string{"k8s.io/kubernetes v1.36.6: 403 Forbidden"},
 		},
@@ -198,7 +198,7 @@ func TestARebaseStopsWhenAModuleThatABinaryNeedsCannotBeHad(t *testing.T) {
 			before := everything(c)
 			other := tree.Of(c.Project, "v1.36.6")
 			err := other.Locked(t.Context(), func() error { return Start(t.Context(), other, Options{AtEnd: Nothing}) })
-			treetest.ExpectError(t, err, append(test.want, "v1.36.6 cannot be had, and nothing was changed")...)
+			treetest.ExpectError(t, err, append(test.want, "v1.36.6 cannot be downloaded; nothing was changed")...)
 			if after := everything(c); !slices.Equal(after, before) {
 				t.Errorf("there are\n%s\nand were\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
 			}
@@ -259,7 +259,7 @@ func TestModulesThatReadGoAreRaisedWithTheCore(t *testing.T) {
 		}
 	}
 	c.Write(filepath.Join(project.ToolDir, "go.mod"), "module m\n")
-	treetest.ExpectError(t, raiseGo(c.Project), project.ToolDir+"/go.mod does not say which Go it is in")
+	treetest.ExpectError(t, raiseGo(c.Project), project.ToolDir+"/go.mod does not name its Go version")
 }
 
 func TestNearest(t *testing.T) {

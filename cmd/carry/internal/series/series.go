@@ -128,7 +128,7 @@ func Order(c project.Checkout) ([]string, error) {
 			return nil, fmt.Errorf("patches/series: %q is not the name of a patch", line)
 		}
 		if slices.Contains(names, line) {
-			return nil, fmt.Errorf("patches/series: %s stands there twice", line)
+			return nil, fmt.Errorf("patches/series lists %s twice", line)
 		}
 		names = append(names, line)
 	}

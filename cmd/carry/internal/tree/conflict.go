@@ -4,7 +4,7 @@ package tree
 //
 //  1. Nothing of the tree's files has been touched yet: patches are applied to an index of
 //     their own. DoesNotApply recognises the error, whether it is git's or that of place.
-//  2. The tree's adapter is asked for another way. That of a rebase has some; a tree that is
+//  2. The tree's adapter is called for another way. That of a rebase has some; a tree that is
 //     only brought up to date has none.
 //  3. conflict moves the work tree to the patch before, leaves git's three-way merge in it,
 //     notes that in the state, and returns an error with file, line and both sides.
@@ -37,7 +37,7 @@ type Adapter interface {
 	Adapt(ctx context.Context, t *Tree, p patch.Patch, parent string, released time.Time, cause error) (commit string, err error)
 	// Command is that of carry which goes on after a conflict.
 	Command() string
-	// Background is what more there is to say of a conflict.
+	// Background explains a conflict further.
 	Background(ctx context.Context, t *Tree, p patch.Patch) string
 }
 
@@ -52,7 +52,7 @@ func (strict) Command() string { return "tree" }
 
 func (strict) Background(context.Context, *Tree, patch.Patch) string { return "" }
 
-// Adapting is the tree with another adapter than that of its own.
+// Adapting returns a copy of t that uses a.
 func (t *Tree) Adapting(a Adapter) *Tree {
 	other := *t
 	other.adapter = a

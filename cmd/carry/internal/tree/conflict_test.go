@@ -16,8 +16,8 @@ func TestAPatchThatDoesNotApplyIsLeftToBeResolved(t *testing.T) {
 	c.Write("patches/kubelet-call-a.patch", strings.ReplaceAll(c.Read("patches/kubelet-call-a.patch"), " ad\n", " not there\n"))
 	err := c.Tree.Update(t.Context())
 	treetest.ExpectError(t, err, "patches/kubelet-call-a.patch does not apply", "pkg/a.go:1:", "+managed.A()", "--continue", "--abort")
-	treetest.ExpectError(t, c.Tree.Update(t.Context()), "waits")
-	treetest.ExpectError(t, c.Tree.Export(t.Context()), "waits")
+	treetest.ExpectError(t, c.Tree.Update(t.Context()), "unresolved conflict in")
+	treetest.ExpectError(t, c.Tree.Export(t.Context()), "unresolved conflict in")
 	c.Must(c.Tree.Abort(t.Context()))
 	if dirty, err := c.Tree.Dirty(t.Context()); err != nil || dirty != "" {
 		t.Errorf("after --abort the tree has %q (%v)", dirty, err)
@@ -31,7 +31,7 @@ func TestAPatchThatDoesNotApplyIsLeftToBeResolved(t *testing.T) {
 	c.Must(c.Tree.Resume(t.Context()))
 	pinned := project.ReleasesDir + "/" + c.Tree.Release + "/go.mod"
 	pins := c.Read(pinned)
-	c.Write(pinned, pins+"\n// Somebody has pinned something else.\n")
+	c.Write(pinned, pins+"\n// Another commit has pinned something else.\n")
 	treetest.ExpectError(t, c.Tree.Update(t.Context()), "your resolution of patches/kubelet-call-a.patch", "carry export")
 	c.Write(pinned, pins)
 	c.Must(c.Tree.Export(t.Context()))

@@ -120,7 +120,7 @@ func firstDifference(a, b []byte) int {
 }
 
 // exportable returns the state of a tree whose commits can be exported, or an error that
-// says what is to be done before.
+// says what must be done first.
 func (t *Tree) exportable(ctx context.Context) (State, error) {
 	s, err := t.Load()
 	if err != nil {
@@ -130,7 +130,7 @@ func (t *Tree) exportable(ctx context.Context) (State, error) {
 		return s, fmt.Errorf("%s has nothing to export; make the tree with: carry tree %s", t.Shown(), t.Release)
 	}
 	if s.Conflict != "" {
-		return s, fmt.Errorf("%s waits for its conflict to be resolved; then: carry tree %s --continue", s.Conflict, t.Release)
+		return s, fmt.Errorf("unresolved conflict in %s; resolve it, then run: carry tree %s --continue", s.Conflict, t.Release)
 	}
 	if dirty, err := t.Dirty(ctx); err != nil {
 		return s, err
@@ -138,7 +138,7 @@ func (t *Tree) exportable(ctx context.Context) (State, error) {
 		return s, fmt.Errorf("%s has uncommitted work (%s); commit or stash it first", t.Shown(), git.FirstLine(dirty))
 	}
 	if s.Switching != "" {
-		return s, fmt.Errorf("%s was left in the middle of an update; finish that first: carry tree %s", t.Shown(), t.Release)
+		return s, fmt.Errorf("an update of %s was interrupted; finish it first: carry tree %s", t.Shown(), t.Release)
 	}
 	for _, name := range []string{"rebase-merge", "rebase-apply"} {
 		if _, err := os.Stat(filepath.Join(t.Dir, ".git", name)); err == nil {
@@ -254,7 +254,7 @@ type exported struct {
 func (t *Tree) commits(ctx context.Context, s State) ([]exported, error) {
 	g := t.Git()
 	if _, err := g.Run(ctx, "merge-base", "--is-ancestor", s.Workspace, "HEAD"); err != nil {
-		return nil, fmt.Errorf("HEAD of %s does not stand on the workspace commit %.12s", t.Shown(), s.Workspace)
+		return nil, fmt.Errorf("HEAD of %s is not based on the workspace commit %.12s", t.Shown(), s.Workspace)
 	}
 	list, err := g.Run(ctx, "rev-list", "--reverse", "--parents", s.Workspace+"..HEAD")
 	if err != nil {
@@ -303,7 +303,7 @@ func (t *Tree) unseen(s State, files map[string][]byte) error {
 	for _, p := range patches {
 		seen := slices.ContainsFunc(s.Applied, func(a Applied) bool { return a.Path == p.Path && a.Digest == disk.Digest(p.Data) })
 		if written, ok := files[p.Path]; !seen && (!ok || string(written) != string(p.Data)) {
-			return fmt.Errorf("%s is not what the tree was made from, and would be lost; keep the tree's commits with: git -C %s branch keep; then reset to %.12s, carry tree %s, and cherry-pick them (%s)",
+			return fmt.Errorf("%s differs from what the tree was made from, and would be lost; keep the tree's commits with: git -C %s branch keep; then reset to %.12s, carry tree %s, and cherry-pick them (%s)",
 				p.Path, t.Shown(), s.Head, t.Release, p.Name)
 		}
 	}

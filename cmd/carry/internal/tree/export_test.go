@@ -34,7 +34,7 @@ func TestExportLosesNothingThatTheTreeNeverHad(t *testing.T) {
 	c := treetest.WithTwoHooks(t)
 	edited := strings.ReplaceAll(c.Read("patches/kubelet-call-b.patch"), "Why.", "Why, in other words.")
 	c.Write("patches/kubelet-call-b.patch", edited)
-	treetest.ExpectError(t, c.Tree.Export(t.Context()), "patches/kubelet-call-b.patch is not what the tree was made from", "cherry-pick")
+	treetest.ExpectError(t, c.Tree.Export(t.Context()), "patches/kubelet-call-b.patch differs from what the tree was made from", "cherry-pick")
 	if c.Read("patches/kubelet-call-b.patch") != edited {
 		t.Fatal("the edit is gone")
 	}
@@ -45,7 +45,7 @@ func TestExportLosesNothingThatTheTreeNeverHad(t *testing.T) {
 	c.Write("patches/kubelet-call-b.patch", strings.ReplaceAll(edited, " bd\n", " not there\n"))
 	treetest.ExpectError(t, c.Tree.Update(t.Context()), "does not apply")
 	c.Must(c.Tree.Abort(t.Context()))
-	treetest.ExpectError(t, c.Tree.Export(t.Context()), "is not what the tree was made from")
+	treetest.ExpectError(t, c.Tree.Export(t.Context()), "differs from what the tree was made from")
 }
 
 func TestExportRefusesWhatIsNoPatch(t *testing.T) {

@@ -26,7 +26,7 @@ import (
 const materialised = "2"
 
 // materialise makes the tree with its first commit, upstream's files. It works in
-// a directory beside it and renames that at the end, so that there is a whole tree or
+// a directory next to it and renames that at the end, so that there is a whole tree or
 // none.
 func (t *Tree) materialise(ctx context.Context, want pins.Pins) error {
 	modules, released, err := pins.Download(t.Project, t.Release, want)
@@ -87,7 +87,7 @@ func (t *Tree) materialise(ctx context.Context, want pins.Pins) error {
 	if kept, err := t.keepOld(ctx); err != nil {
 		return err
 	} else if kept != "" {
-		t.Say("the old tree has branches or a stash of yours; it is kept as %s", kept)
+		t.Say("the old tree has branches or a stash that you made; it is kept as %s", kept)
 	}
 	return replaceFolder(building, t.Dir)
 }
@@ -114,7 +114,7 @@ func (t *Tree) keepOld(ctx context.Context) (string, error) {
 // PinsKey identifies the modules that a tree is made from, and how it is laid out.
 func PinsKey(p pins.Pins) string { return materialised + ":" + p.Digest }
 
-// replaceFolder renames from to to, where there may be a tree that nobody needs.
+// replaceFolder renames from to to, which may exist and is no longer needed.
 func replaceFolder(from, to string) error {
 	old := from + ".old"
 	if err := os.Rename(to, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -160,7 +160,7 @@ func copyModule(ctx context.Context, from, to string) error {
 	})
 }
 
-// linkModules makes the directory beside the tree through which it uses this project's
+// linkModules makes the directory next to the tree through which it uses this project's
 // modules: their sources by links, so that an edit is built at once, and a go.mod for
 // each that asks for nothing and speaks the release's Go. A workspace takes the highest
 // version that any of its modules asks for, and the go.mod files of the project ask for
@@ -296,7 +296,7 @@ func (t *Tree) workspace(ctx context.Context, want pins.Pins, upstream string, r
 	return base, workspace, err
 }
 
-// ScratchIndex returns a git with an index of its own that holds the commit, so
+// ScratchIndex returns a git with a separate index that holds the commit, so
 // that commits can be made without touching the work tree.
 func (t *Tree) ScratchIndex(ctx context.Context, commit string) (git.Repo, func(), error) {
 	index, err := os.MkdirTemp(filepath.Dir(t.Dir), "index-")

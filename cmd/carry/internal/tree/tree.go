@@ -58,7 +58,7 @@ type State struct {
 // Applied is a patch whose commit stands in the tree.
 type Applied struct {
 	Path, Digest, Commit string
-	// Resolved is set for a commit that the user resolved and nobody has exported yet.
+	// Resolved is set for a commit that the user resolved and that is not exported yet.
 	Resolved bool `json:",omitempty"`
 }
 
@@ -209,7 +209,7 @@ func (t *Tree) Base(ctx context.Context) (State, error) {
 	}
 	if s.Upstream == "" {
 		if entries, err := os.ReadDir(t.Dir); err == nil && len(entries) > 0 {
-			return s, fmt.Errorf("%s was not made by carry; move it out of the way", t.Shown())
+			return s, fmt.Errorf("%s was not made by carry; move it away", t.Shown())
 		}
 	} else {
 		if s, err = t.finishSwitch(ctx, s); err != nil {
@@ -232,7 +232,7 @@ func (t *Tree) Base(ctx context.Context) (State, error) {
 func (t *Tree) exported(patches []Applied) error {
 	for _, a := range patches {
 		if a.Resolved {
-			return fmt.Errorf("%s has your resolution of %s, which patches/ has not; keep it with: carry export %s", t.Shown(), a.Path, t.Release)
+			return fmt.Errorf("%s has your resolution of %s, which patches/ lacks; keep it with: carry export %s", t.Shown(), a.Path, t.Release)
 		}
 	}
 	return nil
@@ -249,7 +249,7 @@ func (t *Tree) Update(ctx context.Context) error {
 		return err
 	}
 	if s.Conflict != "" {
-		return fmt.Errorf("%s waits in %s for its conflict to be resolved; then: carry %s %s --continue (or --abort)", s.Conflict, t.Shown(), t.adapter.Command(), t.Release)
+		return fmt.Errorf("unresolved conflict in %s (%s); resolve it, then run: carry %s %s --continue (or --abort)", s.Conflict, t.Shown(), t.adapter.Command(), t.Release)
 	}
 	if s, err = t.Base(ctx); err != nil {
 		return err
@@ -312,8 +312,8 @@ func (t *Tree) Update(ctx context.Context) error {
 	return t.switchTo(ctx, s, head)
 }
 
-// sweep removes what an interrupted carry left beside the tree. The lock is held,
-// so nobody is at work there.
+// sweep removes what an interrupted carry left next to the tree. The lock is held,
+// so no other carry is at work there.
 func (t *Tree) sweep() error {
 	var left []string
 	for _, pattern := range []string{"kubernetes.building-*", "index-*"} {
@@ -356,7 +356,7 @@ func (t *Tree) foreign(ctx context.Context, s State) error {
 	if err != nil || head == s.Head {
 		return err
 	}
-	return fmt.Errorf("%s has commits that patches/ has not; keep them with: carry export %s; or drop them with: git -C %[1]s reset --keep %.12s", t.Shown(), t.Release, s.Head)
+	return fmt.Errorf("%s has commits that patches/ lacks; keep them with: carry export %s; or drop them with: git -C %[1]s reset --keep %.12s", t.Shown(), t.Release, s.Head)
 }
 
 // Unchanged returns an error if the tree has anything that patches/ has not.
@@ -437,12 +437,12 @@ func (t *Tree) finishSwitch(ctx context.Context, s State) (State, error) {
 	}
 	for path := range strings.FieldsSeq(differ) {
 		if !slices.Contains(strings.Fields(between), path) {
-			return s, fmt.Errorf("%s was changed after carry was interrupted; keep or drop that change first (git -C %s diff)", path, t.Shown())
+			return s, fmt.Errorf("%s changed after carry was interrupted; keep or drop that change first (git -C %s diff)", path, t.Shown())
 		}
 		before, _ := g.Run(ctx, "rev-parse", s.Head+":"+path)
 		now, err := g.Run(ctx, "hash-object", path)
 		if err == nil && now != before {
-			return s, fmt.Errorf("%s was changed after carry was interrupted; keep or drop that change first (git -C %s diff)", path, t.Shown())
+			return s, fmt.Errorf("%s changed after carry was interrupted; keep or drop that change first (git -C %s diff)", path, t.Shown())
 		}
 	}
 	if _, err := g.Run(ctx, "reset", "-q", "--hard", s.Switching); err != nil {

@@ -59,7 +59,7 @@ func TestWorkInTheTreeIsNeverThrownAway(t *testing.T) {
 		t.Fatal("the work is gone")
 	}
 	c.Git("commit", "-q", "-a", "-m", "my commit")
-	treetest.ExpectError(t, c.Tree.Update(t.Context()), "has commits that patches/ has not", "carry export", "reset --keep")
+	treetest.ExpectError(t, c.Tree.Update(t.Context()), "has commits that patches/ lacks", "carry export", "reset --keep")
 }
 
 func TestAnInterruptedSwitchIsFinished(t *testing.T) {
@@ -85,7 +85,7 @@ func TestAnInterruptedSwitchIsFinished(t *testing.T) {
 	s.Switching = s.Workspace
 	c.Must(c.Tree.Save(s))
 	c.Edit("a.go", "af", "my work")
-	treetest.ExpectError(t, c.Tree.Update(t.Context()), "pkg/a.go was changed")
+	treetest.ExpectError(t, c.Tree.Update(t.Context()), "pkg/a.go changed after carry was interrupted")
 }
 
 func TestALockThatVanishesIsTakenAgain(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 )
 
 // Source is where the go command gets modules from for the time of a test: a proxy on this
-// host, with a checksum database. A module that nobody has published is forbidden there.
+// host, with a checksum database. A module that was never published is forbidden there.
 type Source struct {
 	*testing.T
 	lock   sync.Mutex        // of all that follows: the server reads it

@@ -81,7 +81,7 @@ func readTests(ctx context.Context, cmd *exec.Cmd, say func(format string, args 
 	f := &follower{say: say}
 	run, scanErr := testjson.ScanTestOutput(testjson.ScanConfig{Stdout: out, Handler: f, IgnoreNonJSONOutputLines: true})
 	if scanErr != nil {
-		_ = cmd.Cancel() // nobody reads what it prints
+		_ = cmd.Cancel() // its output is not read
 	}
 	err = cmd.Wait()
 	report := newReport(run)

@@ -20,7 +20,7 @@ import (
 )
 
 // upstreamTests runs upstream's own tests of packages, and returns how many have
-// passed. What fails is run once more by itself: some of upstream's tests fail now and
+// passed. What fails is run again by itself: some of upstream's tests fail now and
 // then. What fails again is run without the series, which says whose failure it is.
 func upstreamTests(ctx context.Context, t *tree.Tree, packages []string, v *Result, flags ...string) (passed int, err error) {
 	ledger, err := series.Ledger(t.Project, filepath.Join(project.ReleasesDir, t.Release, project.FailingName))
@@ -39,7 +39,7 @@ func upstreamTests(ctx context.Context, t *tree.Tree, packages []string, v *Resu
 		name, reason, _ := strings.Cut(line.Reason, " ")
 		test := line.Name + " " + name
 		if report.tests[test] != testjson.ActionFail {
-			t.Say("%s is in the ledger, and did not fail; take it out", test)
+			t.Say("%s is in the ledger, but did not fail; remove it from there", test)
 			continue
 		}
 		t.Say("not counted: %s (%s)", test, reason)
@@ -85,7 +85,7 @@ func upstreamTests(ctx context.Context, t *tree.Tree, packages []string, v *Resu
 		}
 	}
 	if len(our) > 0 {
-		return 0, fmt.Errorf("upstream's tests fail with the series, and not without it: %s", strings.Join(our, ", "))
+		return 0, fmt.Errorf("upstream's tests fail only with the series: %s", strings.Join(our, ", "))
 	}
 	previews, err := t.Project.Previews()
 	if err != nil {

@@ -51,7 +51,7 @@ const (
 	Ignored
 )
 
-// flags are those of go test, which keeps results of its own.
+// flags are those of go test, which keeps its own results.
 func (e Earlier) flags() []string {
 	if e == Ignored {
 		return []string{"-count=1"}
@@ -90,7 +90,7 @@ func Release(ctx context.Context, t *tree.Tree, earlier Earlier) (Result, error)
 		return v, nil
 	}
 	if now, err := key(t); err != nil || now != before {
-		t.Say("something has changed in the meantime; the result is not kept")
+		t.Say("files changed in the meantime; the result is discarded")
 		return v, err
 	}
 	data, err := json.MarshalIndent(v, "", "\t")
@@ -189,7 +189,7 @@ func key(t *tree.Tree) (string, error) {
 	return disk.Digest(parts...), nil
 }
 
-// resultPath is in the user's cache, beside go's: a result is known by its content, so
+// resultPath is in the user's cache, next to go's: a result is known by its content, so
 // it holds in every checkout.
 func resultPath(key string) (string, error) {
 	cache, err := os.UserCacheDir()
