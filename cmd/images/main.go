@@ -90,10 +90,10 @@ func buildCommand() *cobra.Command {
 		Long: `Write images, packages, bills of materials, provenance and checksums into a directory,
 which is replaced as a whole. The same binaries give the same bytes.
 
-Version, commit and date come from the binaries: the version from the SHA256SUMS beside
-them, as carry build writes it, commit and date from what Go has put into each. A binary that
-was changed since, or built from changes that were not committed, is refused. --commit and
---date are for binaries that Go has put nothing into.`,
+Version, commit and date come from the binaries: the version from the SHA256SUMS next to
+them, as carry build writes it, commit and date from what Go recorded in each. A binary that
+was changed since, or built from uncommitted changes, is refused. --commit and --date are for
+binaries in which Go recorded nothing.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.Dir = filepath.Clean(args[0])
@@ -158,21 +158,21 @@ was changed since, or built from changes that were not committed, is refused. --
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&binaries, "bin", nil, "PLATFORM=DIRECTORY of binaries, such as linux/amd64=_output/v1.37.0/bin; of several for a platform, the first that has a binary counts")
+	flags.StringArrayVar(&binaries, "bin", nil, "PLATFORM=DIRECTORY of binaries, such as linux/amd64=_output/v1.37.0/bin; if there are several for a platform, the first that has a binary counts")
 	flags.StringSliceVar(&only, "only", nil, "names of images and packages to write; by default all")
-	flags.StringArrayVar(&bases, "base", nil, "[IMAGE=]BASE to build on, a reference or a directory with an OCI layout; without IMAGE it is that of all images that have Debian packages")
+	flags.StringArrayVar(&bases, "base", nil, "[IMAGE=]BASE to build on, a reference or a directory with an OCI layout; without IMAGE it applies to all images that have Debian packages")
 	flags.StringVar(&options.Release, "release", "", "upstream's release; by default the version up to its plus sign")
-	flags.StringVar(&options.Version, "version", "", "version; by default the one in SHA256SUMS beside the binaries")
-	flags.StringVar(&options.Commit, "commit", "", "this project's commit, and that of binaries that name none")
+	flags.StringVar(&options.Version, "version", "", "version; by default the one in SHA256SUMS next to the binaries")
+	flags.StringVar(&options.Commit, "commit", "", "this project's commit, also for binaries that name none")
 	flags.StringVar(&date, "date", "", "date of --commit, such as 2026-08-26T10:44:20Z")
-	flags.StringVar(&options.Repository, "repository", "workload.openshift.io", "what stands before the images' names in archives")
+	flags.StringVar(&options.Repository, "repository", "workload.openshift.io", "prefix of the images' names in archives")
 	flags.StringVar(&options.Source, "source", "", "URL of the source; by default that of each program's Go module")
 	flags.StringVar(&key, "key", "", "private key, ECDSA or Ed25519, in PEM, that signs SHA256SUMS")
-	flags.BoolVar(&verify, "verify", false, "do what images verify does before the directory is replaced")
-	flags.BoolVar(&check, "check", false, "write nothing, and need no binaries: see that bases, key and emulators can be had; --release says which images there are")
+	flags.BoolVar(&verify, "verify", false, "run images verify before the directory is replaced")
+	flags.BoolVar(&check, "check", false, "write nothing and need no binaries: check that bases, key and emulators are available; --release says which images there are")
 	flags.StringVar(&lock, "lock", "", "lock file of Debian packages; by default the one in this program")
 	flags.StringVar(&options.Store.Dir, "cache", defaultCache(), "directory that keeps Debian packages")
-	flags.StringArrayVar(&options.Store.Mirrors, "mirror", nil, "URI of a Debian archive to try before those of the host's apt; packages of the lock file may be in several")
+	flags.StringArrayVar(&options.Store.Mirrors, "mirror", nil, "URI of a Debian archive to try before those of the host's apt; repeatable")
 	_ = cmd.MarkFlagRequired("bin")
 	return cmd
 }
@@ -268,8 +268,8 @@ func pushCommand() *cobra.Command {
 		Use:   "push DIRECTORY REGISTRY[/PATH]",
 		Short: "Push the images of all platforms to a registry",
 		Long: `Push the images of a directory that images build wrote, each as an index of its platforms,
-under its name and version. The directory's checksums must be right, and signed if a key is
-given. Credentials are those of docker login and podman login.`,
+under its name and version. The directory's checksums must be valid, and signed if a key
+is given. Credentials are those of docker login and podman login.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			public, err := readPublicKey(key)
@@ -302,10 +302,10 @@ func lockCommand() *cobra.Command {
 	var platforms []string
 	cmd := &cobra.Command{
 		Use:   "lock FILE",
-		Short: "Pin the versions of Debian packages that there are now",
-		Long: `Write the lock file again, with the versions that the host's Debian archives have now of the
-packages that it names, and of those that they depend on. The host's own lists of packages
-stay as they are.`,
+		Short: "Pin the current versions of Debian packages",
+		Long: `Write the lock file again, with the current versions, in the host's Debian archives, of the
+packages that it names and of their dependencies. The host's own lists of packages do not
+change.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			lock, err := debian.Read(args[0])
@@ -346,8 +346,8 @@ checksums. The directory is replaced as a whole. Images of other commits than th
 refused.
 
 The changelog has the subjects of all commits since the last tag v* before this commit,
-grouped by the areas of CONTRIBUTING.md. The version must be newer than that tag. What is not
-committed is refused. The tag of the version itself comes afterwards, and is yours.`,
+grouped by the areas of CONTRIBUTING.md. The version must be newer than that tag. Uncommitted
+changes are refused. Create the tag of the version itself afterwards.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.Version, options.Releases = args[0], args[1:]
@@ -374,7 +374,7 @@ committed is refused. The tag of the version itself comes afterwards, and is you
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&check, "check", false, "see whether there can be a bundle of this version, and write none")
+	flags.BoolVar(&check, "check", false, "check whether a bundle of this version can be made, and write none")
 	flags.StringVar(&options.Checkout, "checkout", ".", "directory of a checkout of this project")
 	flags.StringArrayVar(&binaries, "bin", nil, "PLATFORM=DIRECTORY of the kubectl plugin, such as linux/amd64=_output/bin-linux-amd64")
 	flags.StringVar(&key, "key", "", "private key that signs SHA256SUMS, and has signed those of the images")

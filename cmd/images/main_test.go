@@ -72,17 +72,17 @@ func TestAMistakeIsOneLineThatNamesIt(t *testing.T) {
 		{"no binaries", `required flag(s) "bin" not set`, []string{"build", dir}},
 		{"binaries of no platform", `--bin "bin": not PLATFORM=DIRECTORY`, []string{"build", "--bin=bin", dir}},
 		{"binaries of an unknown platform", `--bin "windows/amd64=bin": platform "windows/amd64": neither linux/amd64 nor linux/arm64`, []string{"build", "--bin=windows/amd64=bin", dir}},
-		{"binaries without a version", "so the version is not known: carry build writes it", []string{"build", "--bin", platform + "=" + t.TempDir(), dir}},
+		{"binaries without a version", "so the version is unknown: carry build writes it", []string{"build", "--bin", platform + "=" + t.TempDir(), dir}},
 		{"an unknown image", `--only "etcd": no such image or package; known are kube-apiserver, `, []string{"build", "--bin", bin, "--only=etcd", dir}},
 		{"a missing binary", "image hyperkube: no kube-apiserver for " + platform + " in ", []string{"build", "--bin", bin, "--only=hyperkube", dir}},
 		{"a commit without a date", "--commit and --date: either both or none", []string{"build", "--bin", bin, "--only=kubectl", "--commit=1234567", dir}},
 		{"a date that is none", `--date: parsing time "today"`, []string{"build", "--bin", bin, "--only=kubectl", "--commit=1234567", "--date=today", dir}},
 		{"a lock file that is not there", "lock.json: no such file", []string{"build", "--bin", bin, "--only=kubectl", "--lock=lock.json", dir}},
 		{"a key that is none", "no PEM block of type PRIVATE KEY", []string{"build", "--bin", bin, "--only=kubectl", "--key=main.go", dir}},
-		{"a base that cannot be had, before there are binaries", `base "a b" is neither a directory nor a reference`, []string{"build", "--check", "--release=v1.37.0", "--bin", platform + "=bin", "--base=hyperkube=a b", dir}},
+		{"an invalid base is refused before there are binaries", `base "a b" is neither a directory nor a reference`, []string{"build", "--check", "--release=v1.37.0", "--bin", platform + "=bin", "--base=hyperkube=a b", dir}},
 		{"a directory that is no release", "SHA256SUMS: no such file", []string{"verify", t.TempDir()}},
 		{"nothing to push", "SHA256SUMS: no such file", []string{"push", t.TempDir(), "registry.example.com"}},
-		{"a directory of something else", bin[len(platform)+1:] + " would be replaced as a whole, and it has files that this command did not write", []string{"build", "--bin", bin, "--only=kubectl", bin[len(platform)+1:]}},
+		{"a directory of something else", bin[len(platform)+1:] + " would be replaced as a whole, but it has files that this command did not write", []string{"build", "--bin", bin, "--only=kubectl", bin[len(platform)+1:]}},
 		{"a directory of something else, before there are binaries", "would be replaced as a whole", []string{"build", "--check", "--release=v1.37.0", "--bin", platform + "=bin", "debian"}},
 		{"no version", `version "" is not a semantic version such as v0.1.0`, []string{"bundle", "--check", ""}},
 		{"a version without the plugin", "at least one of the flags in the group [check bin] is required", []string{"bundle", "v0.1.0"}},
@@ -188,7 +188,7 @@ func TestASecondPushSendsNothing(t *testing.T) {
 	if all := sent(); len(all) > 0 {
 		t.Errorf("a second push has sent %q, want nothing", all)
 	}
-	// Nobody finds an image again of which the registry has another digest.
+	// An image cannot be found again if the registry has another digest.
 	list := filepath.Join(dir, "layout", "index.json")
 	content, err := os.ReadFile(list)
 	if err != nil {

@@ -158,7 +158,7 @@ func (o Options) checkImages(name string, s source, plugins map[string]string) (
 			return "", fmt.Errorf("%s: %w", path, err)
 		}
 		if statement.Builder != s.commit {
-			return "", fmt.Errorf("%s: commit %q made the image, and the checkout is at %s", path, statement.Builder, s.commit)
+			return "", fmt.Errorf("%s: the image was made at commit %q, but the checkout is at %s", path, statement.Builder, s.commit)
 		}
 		version, _ = statement.Parameters["version"].(string)
 		for _, material := range statement.Materials {
@@ -174,7 +174,7 @@ func (o Options) checkImages(name string, s source, plugins map[string]string) (
 }
 
 // link makes a directory of links to the files of another one. Images of all releases have
-// gigabytes, and nobody writes into a file of either directory: both are replaced as a whole.
+// gigabytes, and no file of either directory is written to: both are replaced as a whole.
 func link(from, to string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -199,7 +199,7 @@ func (o Options) plugin(dir, platform string, dirs []string, sum string, date ti
 		return err
 	}
 	if binary.SHA256 != sum {
-		return fmt.Errorf("%s has sha256 %s, and the one in the image %q: make images again", binary.File, binary.SHA256, sum)
+		return fmt.Errorf("%s has sha256 %s, but the image contains %q: make images again", binary.File, binary.SHA256, sum)
 	}
 	tree := rootfs.New()
 	if err := tree.Copy(pluginName, 0o755, binary.File); err != nil {

@@ -301,8 +301,8 @@ func TestAVersionThatCannotFollowIsRefused(t *testing.T) {
 		{"a version without its v", `version "0.2.0" is not a semantic version`, func(p *project) { p.Version = "0.2.0" }},
 		{"a short version", `version "v0.2" is not a semantic version`, func(p *project) { p.Version = "v0.2" }},
 		{"a version of a build", `version "v0.2.0+1" is not a semantic version`, func(p *project) { p.Version = "v0.2.0+1" }},
-		{"an existing tag", "version v0.2.0: there is a tag of this name already", func(p *project) { p.run("tag", "v0.2.0") }},
-		{"an existing tag of another branch", "version v0.2.0: there is a tag of this name already", func(p *project) {
+		{"an existing tag", "version v0.2.0: a tag of this name already exists", func(p *project) { p.run("tag", "v0.2.0") }},
+		{"an existing tag of another branch", "version v0.2.0: a tag of this name already exists", func(p *project) {
 			p.run("checkout", "--quiet", "-b", "other")
 			p.commit("elsewhere")
 			p.run("tag", "v0.2.0")
@@ -316,19 +316,19 @@ func TestAVersionThatCannotFollowIsRefused(t *testing.T) {
 			p.run("tag", "v0.2.0")
 			p.Version = "v0.2.0-rc.1"
 		}},
-		{"a change that is not committed", "has changes that are not committed, so nobody could say what version v0.2.0 is", func(p *project) { p.write("README.md", "changed") }},
-		{"a new file", "has changes that are not committed", func(p *project) { p.write("new", "") }},
-		{"an ignored directory of another checkout", "is no checkout of its own: it is _output/inner/ in another one", func(p *project) {
+		{"a change that is not committed", "has uncommitted changes, so version v0.2.0 would not be reproducible", func(p *project) { p.write("README.md", "changed") }},
+		{"a new file", "has uncommitted changes", func(p *project) { p.write("new", "") }},
+		{"an ignored directory of another checkout", "is not the root of a checkout: it is _output/inner/ in another one", func(p *project) {
 			inner := filepath.Join(p.Checkout, "_output", "inner")
 			if err := os.CopyFS(filepath.Join(inner, "build"), os.DirFS(filepath.Join(p.Checkout, "build"))); err != nil {
 				p.t.Fatal(err)
 			}
 			p.Checkout = inner
 		}},
-		{"a directory of somebody's own in its place", "has files that this command did not write", func(p *project) { p.write("_output/release/v0.2.0/notes", "") }},
+		{"a user's directory in its place", "has files that this command did not write", func(p *project) { p.write("_output/release/v0.2.0/notes", "") }},
 		{"a release that is not known", `release "v1.38.0" is not known; build/releases has v1.37.0, v1.36.4`, func(p *project) { p.Releases = []string{"v1.37.0", "v1.38.0"} }},
 		{"no checkout", "no such file or directory", func(p *project) { p.Checkout = filepath.Join(p.Checkout, "none") }},
-		{"a shallow clone", "lacks commits, so nobody could say what has changed: git fetch --unshallow --tags", func(p *project) {
+		{"a shallow clone", "lacks commits, so the list of changes would be incomplete: git fetch --unshallow --tags", func(p *project) {
 			p.commit("another")
 			clone := p.t.TempDir()
 			p.run("clone", "--quiet", "--depth=1", "file://"+p.Checkout, clone)
@@ -374,7 +374,7 @@ func TestABundleThatFailsLeavesThePreviousOne(t *testing.T) {
 		name, want string
 		change     func(*project)
 	}{
-		{"images of another commit", "kubectl-partition.intoto.json: commit ", func(p *project) { p.commit("docs: more") }},
+		{"images of another commit", "kubectl-partition.intoto.json: the image was made at commit ", func(p *project) { p.commit("docs: more") }},
 		{"images that are not there", "SHA256SUMS: no such file or directory: make images RELEASE=v1.37.0", func(p *project) { os.RemoveAll(p.imagesOf("v1.37.0")) }},
 		{"images that were changed", "images.txt has sha256 ", func(p *project) {
 			path := filepath.Join(p.imagesOf("v1.36.4"), "images.txt")
@@ -389,12 +389,12 @@ func TestABundleThatFailsLeavesThePreviousOne(t *testing.T) {
 			p.Key = key
 		}},
 		{"no plugin", "no kubectl-partition for linux/amd64 in ", func(p *project) { p.Plugin = map[string][]string{"linux/amd64": {p.t.TempDir()}} }},
-		{"another plugin than in the images", "and the one in the image ", func(p *project) {
+		{"another plugin than in the images", "but the image contains ", func(p *project) {
 			dir := p.t.TempDir()
 			gobinary.Write(p.t, filepath.Join(dir, pluginName), other)
 			p.Plugin = map[string][]string{"linux/amd64": {dir}}
 		}},
-		{"no table of areas", "CHANGELOG.md: CONTRIBUTING.md has no table of areas", func(p *project) {
+		{"no table of areas", "CHANGELOG.md: CONTRIBUTING.md lacks the table of areas", func(p *project) {
 			p.write("CONTRIBUTING.md", "")
 			p.commit("docs: less")
 			p.images("v1.37.0", "v1.36.4")
@@ -432,7 +432,7 @@ func TestABundleThatFailsLeavesThePreviousOne(t *testing.T) {
 	})
 }
 
-// expectAlone checks that a bundle is as it was, and that nothing is beside it.
+// expectAlone checks that a bundle is as it was, and that nothing is next to it.
 func expectAlone(t *testing.T, dir string, before map[string]string) {
 	t.Helper()
 	if after := listing(t, dir); !maps.Equal(before, after) {

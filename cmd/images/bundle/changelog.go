@@ -48,7 +48,7 @@ func areas(page string) ([]string, error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, errors.New(contributing + " has no table of areas, which begins with " + areasHead)
+		return nil, errors.New(contributing + " lacks the table of areas, which begins with " + areasHead)
 	}
 	return found, nil
 }

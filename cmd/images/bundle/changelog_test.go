@@ -28,7 +28,7 @@ func TestAreasAreThoseOfTheTable(t *testing.T) {
 	if got, err := areas(page); err != nil || !slices.Equal(got, []string{"kubelet", "make"}) {
 		t.Errorf("got %q (%v), want kubelet and make", got, err)
 	}
-	if _, err := areas("# Contributing\n"); err == nil || !strings.Contains(err.Error(), "CONTRIBUTING.md has no table of areas") {
+	if _, err := areas("# Contributing\n"); err == nil || !strings.Contains(err.Error(), "CONTRIBUTING.md lacks the table of areas") {
 		t.Errorf("without a table: got error %v", err)
 	}
 }

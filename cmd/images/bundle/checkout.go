@@ -57,28 +57,28 @@ func (o Options) examine(ctx context.Context) (s source, err error) {
 		return s, err
 	}
 	if top != "" {
-		return s, fmt.Errorf("%s is no checkout of its own: it is %s in another one", o.Checkout, top)
+		return s, fmt.Errorf("%s is not the root of a checkout: it is %s in another one", o.Checkout, top)
 	}
 	changes, err := o.output(ctx, "status", "--porcelain", "--untracked-files=normal")
 	if err != nil {
 		return s, err
 	}
 	if changes != "" {
-		return s, fmt.Errorf("%s has changes that are not committed, so nobody could say what version %s is; see git status", o.Checkout, o.Version)
+		return s, fmt.Errorf("%s has uncommitted changes, so version %s would not be reproducible; see git status", o.Checkout, o.Version)
 	}
 	shallow, err := o.output(ctx, "rev-parse", "--is-shallow-repository")
 	if err != nil {
 		return s, err
 	}
 	if shallow == "true" {
-		return s, fmt.Errorf("%s lacks commits, so nobody could say what has changed: git fetch --unshallow --tags", o.Checkout)
+		return s, fmt.Errorf("%s lacks commits, so the list of changes would be incomplete: git fetch --unshallow --tags", o.Checkout)
 	}
 	all, err := o.output(ctx, "tag", "--list", "v*")
 	if err != nil {
 		return s, err
 	}
 	if slices.Contains(strings.Fields(all), o.Version) {
-		return s, fmt.Errorf("version %s: there is a tag of this name already", o.Version)
+		return s, fmt.Errorf("version %s: a tag of this name already exists", o.Version)
 	}
 	before, err := o.output(ctx, "tag", "--list", "--merged", "HEAD", "v*")
 	if err != nil {

@@ -70,7 +70,7 @@ func (o Options) tests(dir string, releases []string, versions map[string]string
 					return err
 				}
 				if version := versions[release]; !isOf(data, version) {
-					o.Say("%s: %s is of other programs than %s, and left out", o.Version, file, version)
+					o.Say("%s: %s is for other programs than %s, and left out", o.Version, file, version)
 					continue
 				}
 				written++

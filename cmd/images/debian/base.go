@@ -89,7 +89,7 @@ func (s *Store) Fetch(ctx context.Context, p Package) (string, error) {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("package %s %s cannot be had (%s); images lock pins the versions that there are now, and --mirror names archives that keep older ones", p.Name, p.Version, strings.Join(failures, "; "))
+	return "", fmt.Errorf("package %s %s cannot be downloaded (%s); images lock pins the current versions, and --mirror names archives that keep older ones", p.Name, p.Version, strings.Join(failures, "; "))
 }
 
 // archives returns the URIs of all archives. A host that has none can do with mirrors.
@@ -160,7 +160,7 @@ func (l *Lock) Assemble(ctx context.Context, store *Store, name, platform string
 // files in them.
 var merged = []string{"bin", "lib", "lib64", "sbin"}
 
-// leftOut is what nobody reads in an image. Copyright notices stay.
+// leftOut is documentation, which an image does not need. Copyright notices stay.
 func leftOut(name string) bool {
 	if path.Base(name) == "copyright" {
 		return false

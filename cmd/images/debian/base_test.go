@@ -142,7 +142,7 @@ func TestABaseThatCannotBeAssembledIsRefusedByName(t *testing.T) {
 		platform   string
 	}{
 		{"a platform that is not pinned", "base base: no packages for linux/arm64 in the lock file", Base{}, "linux/arm64"},
-		{"a package that is gone", "base base, linux/amd64: package missing 1.0-1 cannot be had (/usr/lib/apt/apt-helper: exit status 100: E: Failed to fetch copy:/nowhere/pool/main/missing.deb  ", Base{Packages: map[string][]Package{"linux/amd64": {missing}}}, "linux/amd64"},
+		{"a package that is gone", "base base, linux/amd64: package missing 1.0-1 cannot be downloaded (/usr/lib/apt/apt-helper: exit status 100: E: Failed to fetch copy:/nowhere/pool/main/missing.deb  ", Base{Packages: map[string][]Package{"linux/amd64": {missing}}}, "linux/amd64"},
 		{"a program without its libraries", "usr/bin/git needs lib", Base{Packages: map[string][]Package{"linux/amd64": {pin(t, store, "git", dynamic)}}}, "linux/amd64"},
 		{"a link that leads nowhere", "link usr/bin/other: no package has its target tool-nft", Base{Links: map[string]string{"usr/bin/other": "tool-nft"}, Packages: map[string][]Package{"linux/amd64": {good}}}, "linux/amd64"},
 		{"a link over a file", "link usr/bin/tool: a package has that file", Base{Links: map[string]string{"usr/bin/tool": "tool"}, Packages: map[string][]Package{"linux/amd64": {good}}}, "linux/amd64"},
@@ -240,7 +240,7 @@ func TestPackagesOfSeveralArchivesAreFetched(t *testing.T) {
 	}
 	lock := &Lock{Bases: map[string]*Base{"base": {Packages: map[string][]Package{"linux/amd64": packages}}}}
 	one := &Store{Dir: t.TempDir(), Mirrors: store.Mirrors[:1]}
-	if _, err := lock.Fetch(t.Context(), one, "base", "linux/amd64"); err == nil || !strings.Contains(err.Error(), "package updated 1.0-1 cannot be had") {
+	if _, err := lock.Fetch(t.Context(), one, "base", "linux/amd64"); err == nil || !strings.Contains(err.Error(), "package updated 1.0-1 cannot be downloaded") {
 		t.Errorf("of one archive: got error %v, want one that names the package of the other", err)
 	}
 	if files, err := lock.Fetch(t.Context(), store, "base", "linux/amd64"); err != nil || len(files) != 2 {
@@ -261,12 +261,12 @@ func TestTheLockFilePinsBothPlatforms(t *testing.T) {
 			}
 			for _, wanted := range base.Install {
 				if !has[wanted] {
-					t.Errorf("base %s, %s: %s is to be installed, and not pinned", name, platform, wanted)
+					t.Errorf("base %s, %s: %s must be installed, and is not pinned", name, platform, wanted)
 				}
 			}
 			for _, left := range base.Leave {
 				if has[left] {
-					t.Errorf("base %s, %s: %s is to be left out, and pinned", name, platform, left)
+					t.Errorf("base %s, %s: %s must be left out, and is pinned", name, platform, left)
 				}
 			}
 		}

@@ -35,7 +35,7 @@ import (
 	"strings"
 )
 
-// Lock pins the packages of each base. A person writes what is to be installed, and Refresh the
+// Lock pins the packages of each base. A person writes what to install, and Refresh the
 // rest.
 type Lock struct {
 	// Suite is the code name of the Debian release, such as bookworm.
@@ -169,7 +169,7 @@ func repositories(ctx context.Context) ([]repository, error) {
 	return found, nil
 }
 
-// apt is an apt of another architecture, with a state of its own, in which nothing is installed.
+// apt is an apt of another architecture, with its own state, in which nothing is installed.
 type apt struct {
 	dir  string
 	args []string
@@ -264,7 +264,7 @@ func (a *apt) resolve(ctx context.Context, base *Base) ([]Package, error) {
 	// A package that two archives have is shown twice.
 	packages = slices.Compact(packages)
 	if len(packages) != len(wanted) {
-		return nil, fmt.Errorf("apt-cache show has %d packages, and %d are wanted: %s", len(packages), len(wanted), strings.Join(wanted, " "))
+		return nil, fmt.Errorf("apt-cache show lists %d packages, want %d: %s", len(packages), len(wanted), strings.Join(wanted, " "))
 	}
 	return packages, nil
 }

@@ -208,7 +208,7 @@ func Base(ctx context.Context, reference, platform string) (v1.Image, error) {
 		}
 		found, err := ofPlatform(index, *parsed)
 		if err == nil && len(found) != 1 {
-			err = fmt.Errorf("%d images for %s, and just one is wanted", len(found), platform)
+			err = fmt.Errorf("%d images for %s, want exactly one", len(found), platform)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("base %s: %w", reference, err)
@@ -221,20 +221,20 @@ func Base(ctx context.Context, reference, platform string) (v1.Image, error) {
 	}
 	image, err := remote.Image(ref, remote.WithContext(ctx), remote.WithPlatform(*parsed), remote.WithAuthFromKeychain(authn.DefaultKeychain))
 	if err != nil {
-		return nil, fmt.Errorf("base %s, %s cannot be had: %w", reference, platform, oneLine(err))
+		return nil, fmt.Errorf("base %s, %s is not available: %w", reference, platform, oneLine(err))
 	}
 	// A single image is returned whatever its platform is.
 	file, err := image.ConfigFile()
 	if err != nil {
-		return nil, fmt.Errorf("base %s, %s cannot be had: %w", reference, platform, oneLine(err))
+		return nil, fmt.Errorf("base %s, %s is not available: %w", reference, platform, oneLine(err))
 	}
 	if !file.Platform().Satisfies(*parsed) {
-		return nil, fmt.Errorf("base %s is for %s, and %s is wanted", reference, file.Platform(), platform)
+		return nil, fmt.Errorf("base %s is for %s, want %s", reference, file.Platform(), platform)
 	}
 	return image, nil
 }
 
-// Resolve returns the reference of an image in a registry by its digest, so that whoever asks for it again gets no other
+// Resolve returns the reference of an image in a registry by its digest, so that a later pull gets the same one
 // one. A directory stays as it is.
 func Resolve(ctx context.Context, reference string) (string, error) {
 	if info, err := os.Stat(reference); err == nil && info.IsDir() {
@@ -249,7 +249,7 @@ func Resolve(ctx context.Context, reference string) (string, error) {
 	}
 	found, err := remote.Get(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain))
 	if err != nil {
-		return "", fmt.Errorf("base %s cannot be had: %w", reference, oneLine(err))
+		return "", fmt.Errorf("base %s is not available: %w", reference, oneLine(err))
 	}
 	return ref.Context().Digest(found.Digest.String()).String(), nil
 }
@@ -295,7 +295,7 @@ const RefName = "org.opencontainers.image.ref.name"
 
 // Push pushes all images of a layout to a registry, each under the name and the tag of its
 // annotation, and calls done after each one. Tags are set only when all images are there: of a release
-// that a registry takes only half of, nobody pulls anything.
+// that a registry takes only half of, nothing can be pulled.
 func Push(ctx context.Context, dir, registry string, done func(reference string, digest v1.Hash)) error {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
@@ -321,7 +321,7 @@ func Push(ctx context.Context, dir, registry string, done func(reference string,
 			return fmt.Errorf("%s: image %s: %w", dir, descriptor.Annotations[RefName], err)
 		}
 		if digest, err := content.Digest(); err != nil || digest != descriptor.Digest {
-			return fmt.Errorf("%s: image %s has digest %s, and its index says %s (%v)", dir, descriptor.Annotations[RefName], digest, descriptor.Digest, err)
+			return fmt.Errorf("%s: image %s has digest %s, but its index says %s (%v)", dir, descriptor.Annotations[RefName], digest, descriptor.Digest, err)
 		}
 		images = append(images, image{content, tag, descriptor.Digest})
 	}

@@ -51,7 +51,7 @@ type Program struct {
 	Interpreter string
 }
 
-// sums is the file of checksums that carry build writes beside binaries. Its first line is
+// sums is the file of checksums that carry build writes next to binaries. Its first line is
 // "# VERSION, built with go...".
 const sums = "SHA256SUMS"
 
@@ -69,10 +69,10 @@ func KnownPlatform(platform string) error {
 }
 
 // flags are those of go build without which a program would not be what its commit gives; an empty value
-// means none. -ldflags are not recorded beside -trimpath.
+// means none. -ldflags are not recorded together with -trimpath.
 var flags = []struct{ name, want string }{{"-trimpath", "true"}, {"-asmflags", ""}, {"-cover", ""}, {"-gcflags", ""}, {"-race", ""}}
 
-// Find finds a program for a platform in the first directory that has it. If checksums are beside
+// Find finds a program for a platform in the first directory that has it. If checksums are next to
 // it, it must be among them. It must not have been built from changes that are not committed, nor with
 // flags that change it. If there is none, the error is fs.ErrNotExist.
 func Find(name, platform string, dirs []string) (*Program, error) {
@@ -86,14 +86,14 @@ func Find(name, platform string, dirs []string) (*Program, error) {
 			return nil, err
 		}
 		if got := p.Platform(); got != platform {
-			return nil, fmt.Errorf("%s is for %s, and %s is wanted", file, got, platform)
+			return nil, fmt.Errorf("%s is for %s, want %s", file, got, platform)
 		}
 		if p.setting("vcs.modified") == "true" {
-			return nil, fmt.Errorf("%s was built from %s with changes that are not committed: commit them, and build it again", file, p.Revision)
+			return nil, fmt.Errorf("%s was built from %s with uncommitted changes: commit them, and build it again", file, p.Revision)
 		}
 		for _, flag := range flags {
 			if got := p.setting(flag.name); got != flag.want {
-				return nil, fmt.Errorf("%s was built with %s=%q, and %q is wanted: see what sets it, such as DBG, GOGCFLAGS or GOFLAGS, and build it again", file, flag.name, got, flag.want)
+				return nil, fmt.Errorf("%s was built with %s=%q, want %q: find what sets it, such as DBG, GOGCFLAGS or GOFLAGS, and build it again", file, flag.name, got, flag.want)
 			}
 		}
 		return p, p.vouched(dir)
@@ -126,7 +126,7 @@ func Read(file string) (*Program, error) {
 		return nil, fmt.Errorf("%s is not a Go binary: %w", file, err)
 	}
 	if want, ok := machines[p.setting("GOARCH")]; !ok || binary.Machine != want {
-		return nil, fmt.Errorf("%s: ELF machine %s, and GOARCH %q", file, binary.Machine, p.setting("GOARCH"))
+		return nil, fmt.Errorf("%s: ELF machine %s, but GOARCH %q", file, binary.Machine, p.setting("GOARCH"))
 	}
 	p.Revision = p.setting("vcs.revision")
 	if at := p.setting("vcs.time"); at != "" {
@@ -152,7 +152,7 @@ func (p *Program) setting(key string) string {
 // Platform is the one that it was built for, such as linux/arm64.
 func (p *Program) Platform() string { return p.setting("GOOS") + "/" + p.setting("GOARCH") }
 
-// vouched checks the program against the checksums beside it, if there are any.
+// vouched checks the program against the checksums next to it, if there are any.
 func (p *Program) vouched(dir string) error {
 	file, err := os.Open(filepath.Join(dir, sums))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -166,12 +166,12 @@ func (p *Program) vouched(dir string) error {
 	for lines.Scan() {
 		if sum, name, ok := strings.Cut(lines.Text(), "  "); ok && name == p.Name {
 			if sum != p.SHA256 {
-				return fmt.Errorf("%s has sha256 %s, and %s says %s: build it again", p.File, p.SHA256, file.Name(), sum)
+				return fmt.Errorf("%s has sha256 %s, but %s says %s: build it again", p.File, p.SHA256, file.Name(), sum)
 			}
 			return nil
 		}
 	}
-	return errors.Join(lines.Err(), fmt.Errorf("%s is not in %s, so nobody knows its version: build it again", p.File, file.Name()))
+	return errors.Join(lines.Err(), fmt.Errorf("%s is not in %s, so its version is unknown: build it again", p.File, file.Name()))
 }
 
 // Version returns the version that the checksums in the directories name. Directories without
@@ -192,15 +192,15 @@ func Version(dirs []string) (string, error) {
 			return "", fmt.Errorf("%s: the first line %q names no version", filepath.Join(dir, sums), head)
 		}
 		if strings.HasSuffix(own, "-dirty") {
-			return "", fmt.Errorf("%s has version %s, which was built with changes that are not committed: commit them, and build it again", dir, own)
+			return "", fmt.Errorf("%s has version %s, which was built with uncommitted changes: commit them, and build it again", dir, own)
 		}
 		if version != "" && version != own {
-			return "", fmt.Errorf("%s has version %s, and %s has %s: build both again", dir, own, from, version)
+			return "", fmt.Errorf("%s has version %s, but %s has %s: build both again", dir, own, from, version)
 		}
 		version, from = own, dir
 	}
 	if version == "" {
-		return "", fmt.Errorf("no %s in %s, so the version is not known: carry build writes it", sums, strings.Join(dirs, ", "))
+		return "", fmt.Errorf("no %s in %s, so the version is unknown: carry build writes it", sums, strings.Join(dirs, ", "))
 	}
 	return version, nil
 }

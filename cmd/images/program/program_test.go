@@ -48,23 +48,23 @@ func TestAWrongProgramIsRefusedByName(t *testing.T) {
 		{"one that is not ELF", "/kubelet is not an ELF binary: ", func(dir string) {
 			gobinary.Write(t, filepath.Join(dir, "kubelet"), []byte("#!/bin/sh\n"))
 		}},
-		{"one of another architecture", "/kubelet is for linux/arm64, and linux/amd64 is wanted", func(dir string) {
+		{"one of another architecture", "/kubelet is for linux/arm64, want linux/amd64", func(dir string) {
 			gobinary.Write(t, filepath.Join(dir, "kubelet"), gobinary.Program(t, "linux/arm64"))
 		}},
-		{"one of changes that are not committed", "with changes that are not committed: commit them", func(dir string) {
+		{"one of changes that are not committed", "with uncommitted changes: commit them", func(dir string) {
 			gobinary.Write(t, filepath.Join(dir, "kubelet"), gobinary.Program(t, "dirty"))
 		}},
-		{"one with paths of the host that built it", "/kubelet was built with -trimpath=\"\", and \"true\" is wanted: ", func(dir string) {
+		{"one with paths of the host that built it", "/kubelet was built with -trimpath=\"\", want \"true\": ", func(dir string) {
 			gobinary.Write(t, filepath.Join(dir, "kubelet"), gobinary.Program(t, "untrimmed"))
 		}},
-		{"one that is not optimized", "/kubelet was built with -gcflags=\"-N -l\", and \"\" is wanted: ", func(dir string) {
+		{"one that is not optimized", "/kubelet was built with -gcflags=\"-N -l\", want \"\": ", func(dir string) {
 			gobinary.Write(t, filepath.Join(dir, "kubelet"), gobinary.Program(t, "debug"))
 		}},
 		{"one that its checksum does not match", "/SHA256SUMS says 1234: build it again", func(dir string) {
 			gobinary.Write(t, filepath.Join(dir, "kubelet"), gobinary.Program(t, "linux/amd64"))
 			gobinary.Write(t, filepath.Join(dir, "SHA256SUMS"), []byte("# v1.37.0+wp.1234567, built\n1234  kubelet\n"))
 		}},
-		{"one without a checksum", "so nobody knows its version", func(dir string) {
+		{"one without a checksum", "so its version is unknown", func(dir string) {
 			gobinary.Write(t, filepath.Join(dir, "kubelet"), gobinary.Program(t, "linux/amd64"))
 			gobinary.Write(t, filepath.Join(dir, "SHA256SUMS"), []byte("# v1.37.0+wp.1234567, built\n1234  kubectl\n"))
 		}},
@@ -92,9 +92,9 @@ func TestChecksumsMustAgreeOnTheVersion(t *testing.T) {
 	}{
 		{"both agree", "# v1.37.0+wp.1234567, built with go1.26.6 linux/amd64\n", "# v1.37.0+wp.1234567, built with go1.26.7 linux/amd64\n", "v1.37.0+wp.1234567", ""},
 		{"they differ", "# v1.37.0+wp.1234567, built\n", "# v1.37.0+wp.7654321, built\n", "", "has version v1.37.0+wp.7654321"},
-		{"it has changes", "# v1.37.0+wp.1234567-dirty, built\n", "", "", "has version v1.37.0+wp.1234567-dirty, which was built with changes that are not committed"},
+		{"it has changes", "# v1.37.0+wp.1234567-dirty, built\n", "", "", "has version v1.37.0+wp.1234567-dirty, which was built with uncommitted changes"},
 		{"it is not carry's", "1234  kubelet\n", "", "", `the first line "1234  kubelet" names no version`},
-		{"there is none", "", "", "", "so the version is not known"},
+		{"there is none", "", "", "", "so the version is unknown"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dirs := []string{t.TempDir(), t.TempDir()}

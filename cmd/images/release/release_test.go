@@ -208,7 +208,7 @@ func TestTheKubeletsUnitIsEnabledOnceAndDisabledOnRemoval(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
-			// It records what it is asked for, and fails as it would for a masked unit, or one that does not load.
+			// It records how it is called, and fails as it would for a masked unit, or one that does not load.
 			gobinary.Write(t, filepath.Join(dir, "systemctl"), []byte("#!/bin/sh\necho \"$@\"\nexit 1\n"))
 			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 			out, err := exec.CommandContext(t.Context(), "sh", append([]string{"-c", kubelet.Scripts[test.script], test.script}, test.args...)...).CombinedOutput()
@@ -217,7 +217,7 @@ func TestTheKubeletsUnitIsEnabledOnceAndDisabledOnRemoval(t *testing.T) {
 				return line == "daemon-reload" || line == "stop kubelet.service"
 			})
 			if err != nil || strings.Join(asked, "\n") != test.want {
-				t.Errorf("systemctl is asked for %q (%v), want %q", asked, err, test.want)
+				t.Errorf("systemctl is called with %q (%v), want %q", asked, err, test.want)
 			}
 		})
 	}
@@ -474,7 +474,7 @@ func TestAPublicKeyOfAnotherKindIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, public := keys(t, key, &key.PublicKey)
-	if _, err := ReadPublicKey(public); err == nil || !strings.Contains(err.Error(), public+": a key of type *rsa.PublicKey; only ECDSA and Ed25519 will do") {
+	if _, err := ReadPublicKey(public); err == nil || !strings.Contains(err.Error(), public+": a key of type *rsa.PublicKey; only ECDSA and Ed25519 are supported") {
 		t.Errorf("got error %v", err)
 	}
 }
@@ -606,16 +606,16 @@ func TestWhatFailsLeavesThePreviousRelease(t *testing.T) {
 		change     func(*Options)
 	}{
 		{"a missing binary", "image kube-scheduler: no kube-scheduler for " + platform, t.Context(), func(o *Options) { o.Binaries = map[string][]string{platform: {t.TempDir()}} }},
-		{"a binary of another architecture", "is wanted", t.Context(), func(o *Options) {
+		{"a binary of another architecture", ", want ", t.Context(), func(o *Options) {
 			o.Binaries = map[string][]string{"linux/arm64": o.Binaries[platform]}
 			if platform == "linux/arm64" {
 				o.Binaries = map[string][]string{"linux/amd64": o.Binaries[platform]}
 			}
 		}},
 		{"an unknown platform", `platform "linux/s390x": neither linux/amd64 nor linux/arm64`, t.Context(), func(o *Options) { o.Binaries = map[string][]string{"linux/s390x": nil} }},
-		{"binaries of another release", "the binaries have version v1.37.0+wp.1234567, and the release is v1.36.3", t.Context(), func(o *Options) { o.Release = "v1.36.3" }},
-		{"binaries of a release of the same beginning", "the binaries have version v1.37.0+wp.1234567, and the release is v1.37", t.Context(), func(o *Options) { o.Release = "v1.37" }},
-		{"a binary that somebody builds meanwhile", "something else has built it meanwhile", t.Context(), func(o *Options) {
+		{"binaries of another release", "the binaries have version v1.37.0+wp.1234567, but the release is v1.36.3", t.Context(), func(o *Options) { o.Release = "v1.36.3" }},
+		{"binaries of a release of the same beginning", "the binaries have version v1.37.0+wp.1234567, but the release is v1.37", t.Context(), func(o *Options) { o.Release = "v1.37" }},
+		{"a binary that is built again meanwhile", "it was built again meanwhile", t.Context(), func(o *Options) {
 			dir := t.TempDir()
 			for _, from := range o.Binaries[platform] {
 				if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
@@ -640,10 +640,10 @@ func TestWhatFailsLeavesThePreviousRelease(t *testing.T) {
 		{"a base of an image that is not there", `base of image "etcd": there is no such image`, t.Context(), func(o *Options) { o.Bases = map[string]string{"etcd": "scratch"} }},
 		{"a base that is no reference", `base "a b" is neither a directory nor a reference`, t.Context(), func(o *Options) { o.Bases = map[string]string{"kube-scheduler": "a b"} }},
 		{"a base that is no layout", "is not an OCI layout", t.Context(), func(o *Options) { o.Bases = map[string]string{"kube-scheduler": t.TempDir()} }},
-		{"a base that a registry does not have", "cannot be had: ", t.Context(), func(o *Options) {
+		{"a base that a registry does not have", "is not available: ", t.Context(), func(o *Options) {
 			o.Bases = map[string]string{"kube-scheduler": strings.TrimPrefix(refusing.URL, "http://") + "/base:1"}
 		}},
-		{"a registry that cannot be reached", "cannot be had: ", cancelled, func(o *Options) { o.Bases = map[string]string{"kube-scheduler": "localhost:1/base:1"} }},
+		{"a registry that cannot be reached", "is not available: ", cancelled, func(o *Options) { o.Bases = map[string]string{"kube-scheduler": "localhost:1/base:1"} }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			changed := o
@@ -673,8 +673,8 @@ func TestCheckNeedsNoBinaries(t *testing.T) {
 	}
 	o.Bases, o.Images, o.Lock = nil, Images("v1.37.0"), options(t).Lock
 	o.Store = &debian.Store{Dir: t.TempDir(), Mirrors: []string{"copy:///nowhere"}}
-	if err := Check(t.Context(), o); err == nil || !strings.Contains(err.Error(), "package tool 1:1.0+a-1 cannot be had") {
-		t.Errorf("got error %v, want one that names the package that cannot be had", err)
+	if err := Check(t.Context(), o); err == nil || !strings.Contains(err.Error(), "package tool 1:1.0+a-1 cannot be downloaded") {
+		t.Errorf("got error %v, want one that names the package that cannot be downloaded", err)
 	}
 	o.Bases = map[string]string{"": withBash(t)}
 	if err := Check(t.Context(), o); err != nil {
@@ -745,7 +745,7 @@ func TestImagesAreBuiltOnTheBaseThatIsGiven(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
-	// The base is a release of its own: it has both platforms.
+	// The base is a release too: it has both platforms.
 	from := full(t)
 	if err := oci.Push(t.Context(), filepath.Join(from.Dir, Layout), host+"/bases", func(string, v1.Hash) {}); err != nil {
 		t.Fatal(err)

@@ -103,7 +103,7 @@ func ReadKey(file string) (crypto.Signer, error) {
 	case ed25519.PrivateKey:
 		return key, nil
 	}
-	return nil, fmt.Errorf("%s: a key of type %T; only ECDSA and Ed25519 will do", file, key)
+	return nil, fmt.Errorf("%s: a key of type %T; only ECDSA and Ed25519 are supported", file, key)
 }
 
 // ReadPublicKey reads a public key from a PEM file.
@@ -120,7 +120,7 @@ func ReadPublicKey(file string) (crypto.PublicKey, error) {
 	case *ecdsa.PublicKey, ed25519.PublicKey:
 		return key, nil
 	}
-	return nil, fmt.Errorf("%s: a key of type %T; only ECDSA and Ed25519 will do", file, key)
+	return nil, fmt.Errorf("%s: a key of type %T; only ECDSA and Ed25519 are supported", file, key)
 }
 
 func readPEM(file, kind string) ([]byte, error) {
@@ -158,7 +158,7 @@ func CheckSums(dir string, key crypto.PublicKey) (int, error) {
 		case !ok:
 			return 0, fmt.Errorf("%s: %s is missing", dir, name)
 		case got != sum:
-			return 0, fmt.Errorf("%s: %s has sha256 %s, and %s says %s", dir, name, got, sumsFile, sum)
+			return 0, fmt.Errorf("%s: %s has sha256 %s, but %s says %s", dir, name, got, sumsFile, sum)
 		}
 		delete(files, name)
 	}

@@ -54,7 +54,7 @@ func Verify(ctx context.Context, dir string, key crypto.PublicKey, out io.Writer
 	if key != nil {
 		signed = ", signed with the key"
 	}
-	fmt.Fprintf(out, "%d files are as %s says%s\n\n", count, sumsFile, signed)
+	fmt.Fprintf(out, "%d files match %s%s\n\n", count, sumsFile, signed)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "IN\tPLATFORM\tPROGRAM\tSAYS")
 	if err := verifyImages(ctx, dir, table); err != nil {
@@ -183,7 +183,7 @@ func startAll(ctx context.Context, from io.Reader, platform string, started func
 		started("/"+header.Name, of, says)
 	}
 	if count == 0 {
-		return errors.New("there is no program in it")
+		return errors.New("it contains no program")
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ const nobody = 65534
 
 // within runs a command of an image with all of the image as its root directory, as its base is what
 // a script stands on. It returns the first line that it prints. The base may be anybody's, and to root
-// another root directory is no boundary, so root has nobody run it.
+// another root directory is no boundary, so root runs it as nobody.
 func within(ctx context.Context, image v1.Image, command ...string) (string, error) {
 	dir, err := os.MkdirTemp("", "image-")
 	if err != nil {
@@ -60,7 +60,7 @@ func within(ctx context.Context, image v1.Image, command ...string) (string, err
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: dir}
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
-		if err := os.Chmod(dir, 0o755); err != nil { // nobody else could enter it
+		if err := os.Chmod(dir, 0o755); err != nil { // otherwise nobody could not enter it
 			return "", err
 		}
 	} else {

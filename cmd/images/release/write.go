@@ -68,7 +68,7 @@ type Options struct {
 	// have the date of their programs.
 	Commit string
 	Date   time.Time
-	// Repository is what stands before the images' names in archives, such as
+	// Repository is prefix of the images' names in archives, such as
 	// workload.openshift.io.
 	Repository string
 	// Source is the URL of the source; empty means that of each program's module.
@@ -194,7 +194,7 @@ func (options *Options) check() error {
 // what was there before stays.
 func Write(ctx context.Context, options Options) error {
 	if options.Release != "" && options.Version != options.Release && !strings.HasPrefix(options.Version, options.Release+"+") {
-		return fmt.Errorf("the binaries have version %s, and the release is %s", options.Version, options.Release)
+		return fmt.Errorf("the binaries have version %s, but the release is %s", options.Version, options.Release)
 	}
 	if err := options.check(); err != nil {
 		return err
@@ -244,7 +244,7 @@ func (w *writer) all(ctx context.Context) error {
 	return WriteSums(w.dir, w.Key)
 }
 
-// unchanged returns an error if somebody has built a program meanwhile: each is read for several files, whose
+// unchanged returns an error if a program was built again meanwhile: each is read for several files, whose
 // contents, SBOMs and provenance must agree.
 func (w *writer) unchanged() error {
 	for _, key := range slices.Sorted(maps.Keys(w.found)) {
@@ -254,7 +254,7 @@ func (w *writer) unchanged() error {
 			return err
 		}
 		if sum != p.SHA256 {
-			return fmt.Errorf("%s has sha256 %s, and had %s when this began: something else has built it meanwhile; try again", p.File, sum, p.SHA256)
+			return fmt.Errorf("%s has sha256 %s, but had %s at the start: it was built again meanwhile; try again", p.File, sum, p.SHA256)
 		}
 	}
 	return nil
@@ -353,7 +353,7 @@ func (w *writer) image(ctx context.Context, to layout.Path, image Image) error {
 		}
 		for _, p := range programs {
 			if p.Revision != first.Revision {
-				return fmt.Errorf("%s is of commit %s, and %s of %s: build both again", p.File, p.Revision, first.File, first.Revision)
+				return fmt.Errorf("%s is of commit %s, but %s of %s: build both again", p.File, p.Revision, first.File, first.Revision)
 			}
 			statement.Materials = append(statement.Materials, provenance.Artifact{Name: platform + "/" + p.Name, Digest: map[string]string{"sha256": p.SHA256}})
 		}

@@ -85,7 +85,7 @@ func Write(to io.Writer, image Image) error {
 	if image.Base != "" {
 		add(self.BOMRef, cdx.Component{
 			BOMRef: "base/" + image.Base, Type: cdx.ComponentTypeContainer, Name: image.Base, Version: image.BaseDigest,
-			Description: "the base of the image; what is in it is not known here",
+			Description: "the base of the image; its contents are not described here",
 			Hashes:      hashes(strings.TrimPrefix(image.BaseDigest, "sha256:")),
 		})
 	}

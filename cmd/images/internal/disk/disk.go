@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package disk writes directories of which nobody sees half. It knows nothing of what is in them.
+// Package disk writes directories atomically. It knows nothing of their contents.
 package disk
 
 import (
@@ -39,12 +39,12 @@ func Replaceable(dir, mark string) error {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(dir, mark)); err != nil {
-		return fmt.Errorf("%s would be replaced as a whole, and it has files that this command did not write: there is no %s in it; name another directory, or empty this one", dir, mark)
+		return fmt.Errorf("%s would be replaced as a whole, but it has files that this command did not write: it has no %s; name another directory, or empty this one", dir, mark)
 	}
 	return nil
 }
 
-// Replace calls write with a new directory beside dir, and then puts it in dir's place. If that
+// Replace calls write with a new directory next to dir, and then puts it in dir's place. If that
 // fails, nothing is left behind, and what was there before stays. What is not Replaceable stays, too. It
 // removes what an earlier Replace of dir left behind because it was killed.
 func Replace(dir, mark string, write func(dir string) error) (err error) {
@@ -79,7 +79,7 @@ func Replace(dir, mark string, write func(dir string) error) (err error) {
 // oldSuffix follows the name of a new directory in that of the one whose place it takes.
 const oldSuffix = ".old"
 
-// begin makes a new directory beside dir. It is locked until the file is closed, so that nobody takes it for
+// begin makes a new directory next to dir. It is locked until the file is closed, so that no other process takes it for
 // one that was left behind.
 func begin(dir string) (string, *os.File, error) {
 	above, prefix := filepath.Dir(dir), filepath.Base(dir)+".new-"
@@ -103,7 +103,7 @@ func begin(dir string) (string, *os.File, error) {
 	return beside, file, nil
 }
 
-// sweep removes what was left behind beside dir. If what was in dir is among that, and nothing is in its
+// sweep removes what was left behind next to dir. If what was in dir is among that, and nothing is in its
 // place, it puts that back.
 func sweep(dir, prefix string) error {
 	above := filepath.Dir(dir)

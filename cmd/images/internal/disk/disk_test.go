@@ -33,7 +33,7 @@ func writing(content string) func(string) error {
 	}
 }
 
-// expect says what is in the mark of dir, and which names are beside it.
+// expect says what is in the mark of dir, and which names are next to it.
 func expect(t *testing.T, dir, content string, beside ...string) {
 	t.Helper()
 	got, err := os.ReadFile(filepath.Join(dir, mark))
@@ -51,7 +51,7 @@ func expect(t *testing.T, dir, content string, beside ...string) {
 		}
 	}
 	if !slices.Equal(names, beside) {
-		t.Errorf("beside %s are %q, want %q", dir, names, beside)
+		t.Errorf("next to %s are %q, want %q", dir, names, beside)
 	}
 }
 

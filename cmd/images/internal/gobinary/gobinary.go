@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Package gobinary builds small Go programs for tests, as carry builds big ones: from a commit, with
-// checksums beside them.
+// checksums next to them.
 package gobinary
 
 import (
