@@ -121,7 +121,7 @@ type outcome struct {
 	peak           uint64 // bytes
 }
 
-// command runs the command in a process of its own.
+// command runs the command in a separate process.
 func command(t *testing.T, args ...string) outcome {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "peak")
@@ -252,7 +252,7 @@ func awaitActive(t *testing.T, client kubernetes.Interface, namespace string) {
 }
 
 // role creates a ClusterRole of the documentation, without one of its rules if that is not
-// negative, and gives it to a user of its own.
+// negative, and gives it to a separate user.
 func role(t *testing.T, client kubernetes.Interface, file string, without int) (user string, left rbacv1.PolicyRule) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("../../docs/user/examples", file))
@@ -586,7 +586,7 @@ func simulated(ctx context.Context, client kubernetes.Interface, name string, po
 }
 
 // copyPods copies pods into etcd until there are so many, spread over the nodes. To create them
-// would take many minutes, and status would see the same. Each has a revision of its own, as
+// would take many minutes, and status would see the same. Each has its own revision, as
 // kube-apiserver's cache requires (k8s.io/apiserver, pkg/storage/cacher).
 func copyPods(t *testing.T, c *host.Cluster, samples []*v1.Pod, count, nodes int) {
 	t.Helper()

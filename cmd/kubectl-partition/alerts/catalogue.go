@@ -27,8 +27,8 @@ import (
 // Prefix begins the names of all alerts in the rules. The short name of an alert follows.
 const Prefix = "WorkloadPartitioning"
 
-// Severities of alerts: critical needs somebody now, warning needs somebody today, and info is
-// for whoever looks at the node anyway.
+// Severities of alerts: critical needs attention now, warning within a day, and info is of use
+// when someone looks at the node anyway.
 const (
 	Critical = "critical"
 	Warning  = "warning"
@@ -92,7 +92,7 @@ and on () (
   or count(group by (<node>) (kubelet_workload_partitioning_pool_cpus{})) == count(group by (<node>) (up{<kubelet>}))
 )`,
 		Summary:     `kube-apiserver {{ $labels.instance }} runs without the admission plugin, while nodes have pools.`,
-		description: `kube-apiserver {{ $labels.instance }} has no metric apiserver_workload_partitioning_active. Through it, anybody who creates pods can write the cores and annotations of a partitioned pod by hand, and kubelets believe them. Replace it by a patched one, and see that its --disable-admission-plugins does not name workload.openshift.io/Partitioning.`,
+		description: `kube-apiserver {{ $labels.instance }} has no metric apiserver_workload_partitioning_active. Through it, anyone who creates pods can write the cores and annotations of a partitioned pod by hand, and kubelets believe them. Replace it by a patched one, and check that its --disable-admission-plugins does not name workload.openshift.io/Partitioning.`,
 	},
 	{
 		Name: "ReplicasDisagree", Severity: Warning, For: 15 * minute,
@@ -121,7 +121,7 @@ and on (workload_type) count by (workload_type) (kubelet_workload_partitioning_p
 		expr: `max by (workload_type) (apiserver_workload_partitioning_active{}) == 0
 and on (workload_type) max by (workload_type) (max_over_time(apiserver_workload_partitioning_active{}[<window>])) == 1`,
 		Summary:     `Workload type {{ $labels.workload_type }} was active and is not any more.`,
-		description: `New pods that ask for {{ $labels.workload_type }} run as ordinary pods, off the pool. Either the type was taken out of the annotation workload.openshift.io/enabled of kube-system, or it was never written there and a node without the type has joined. If nobody did this on purpose, write the annotation again, and recreate the pods that were created meanwhile.`,
+		description: `New pods that ask for {{ $labels.workload_type }} run as ordinary pods, off the pool. Either the type was taken out of the annotation workload.openshift.io/enabled of kube-system, or it was never written there and a node without the type has joined. If this was not intended, write the annotation again, and recreate the pods that were created meanwhile.`,
 	},
 	{
 		Name: "NotLatched", Severity: Warning, For: 10 * minute,
@@ -133,7 +133,7 @@ and on (workload_type) max by (workload_type) (max_over_time(apiserver_workload_
 		Name: "PodsNotAllowed", Severity: Critical, Threshold: 0,
 		expr:        `max by (workload_type) (apiserver_workload_partitioning_pods_not_allowed{}) > <threshold>`,
 		Summary:     `{{ $value }} pods have no right to workload type {{ $labels.workload_type }}, and kubelets take them as partitioned.`,
-		description: `Their namespaces do not allow {{ $labels.workload_type }}: somebody stored them before the admission plugin was there, or past it. They run in the pool, with whatever weight they asked for. kubectl partition status names them; delete each, or let its namespace allow the type.`,
+		description: `Their namespaces do not allow {{ $labels.workload_type }}: they were stored before the admission plugin was there, or past it. They run in the pool, with whatever weight they asked for. kubectl partition status names them; delete each, or let its namespace allow the type.`,
 	},
 	{
 		Name: "PodsSkipped", Severity: Warning, Threshold: 0,
@@ -172,14 +172,14 @@ and on (workload_type) max by (workload_type) (max_over_time(apiserver_workload_
 		expr: `time() - max by (<node>) (workload_partitioning_audit_last_success_timestamp_seconds{}) > <threshold>
 or max by (<node>) (workload_partitioning_audit_walks_total{result="success"}) == 0`,
 		Summary:     `The audit of {{ $labels.<node> }} does not succeed.`,
-		description: `While it does not, nobody notices a leak on the node. The log of the DaemonSet's pod there says what it could not read.` + needsAudit,
+		description: `Until it does, a leak on the node goes unnoticed. The log of the DaemonSet's pod there says what it could not read.` + needsAudit,
 	},
 	{
 		Name: "AuditMissing", Severity: Warning, For: 15 * minute,
 		expr: `count by (workload_type) (group by (<node>, workload_type) (kubelet_workload_partitioning_pool_cpus{}))
 > on (workload_type) count by (workload_type) (group by (<node>, workload_type) (workload_partitioning_audit_pool_cpus{}))`,
 		Summary:     `Fewer nodes are audited than have a pool of type {{ $labels.workload_type }}.`,
-		description: `On a node whose audit does not run nobody notices a leak, and what its audit had found has no alert any more. Compare the pods of the audit's DaemonSet with the nodes that have a pool; up of its job says which are not scraped.` + needsAudit,
+		description: `On a node whose audit does not run, leaks go unnoticed, and earlier findings of its audit have no alert any more. Compare the pods of the audit's DaemonSet with the nodes that have a pool; up of its job says which are not scraped.` + needsAudit,
 	},
 	{
 		Name: "NothingLeftToShare", Severity: Warning, For: 5 * minute,
@@ -190,8 +190,8 @@ or max by (<node>) (workload_partitioning_audit_walks_total{result="success"}) =
 	{
 		Name: "NodeClaimed", Severity: Warning, For: 5 * minute, Threshold: 3600,
 		expr:        `time() - max by (node, owner) (partition_controller_node_claim_timestamp_seconds{}) > <threshold>`,
-		Summary:     `Node {{ $labels.node }} has been claimed by {{ or $labels.owner "somebody" }} for {{ $value | humanizeDuration }}.`,
-		description: `No companion begins anything on node {{ $labels.node }} while the claim is there, and a claim does not expire. kubectl partition claim list shows it. If its owner does not go on, see what became of the operation on the node, and then release the claim. This needs the metrics of partition-controller.`,
+		Summary:     `Node {{ $labels.node }} has been claimed by {{ or $labels.owner "an unknown owner" }} for {{ $value | humanizeDuration }}.`,
+		description: `No companion starts an operation on node {{ $labels.node }} while the claim is there, and a claim does not expire. kubectl partition claim list shows it. If its owner does not continue, check what became of the operation on the node, and then release the claim. This needs the metrics of partition-controller.`,
 	},
 	{
 		Name: "PoolOvercommitted", Severity: Info, For: 30 * minute, Threshold: 1,
@@ -206,7 +206,7 @@ or max by (<node>) (workload_partitioning_audit_walks_total{result="success"}) =
 ) / 1000
 > on (workload_type) group_left () (max by (workload_type) (kubelet_workload_partitioning_pool_cpus{}) > 0)`,
 		Summary:     `Pod {{ $labels.namespace }}/{{ $labels.pod }} requests {{ $value }} CPUs, more than any pool of type {{ $labels.workload_type }} has.`,
-		description: `A request is a weight: while the pool is busy, the others in it get less than they asked for. Let the pod request less, and bound its namespace by a quota on requests.{{ $labels.workload_type }}.workload.openshift.io/cores.` + needsKubeStateMetrics,
+		description: `A request is a weight: while the pool is busy, other pods in it get less than they asked for. Let the pod request less, and bound its namespace by a quota on requests.{{ $labels.workload_type }}.workload.openshift.io/cores.` + needsKubeStateMetrics,
 	},
 	{
 		Name: "PoolSaturated", Severity: Warning, For: 15 * minute, Threshold: 0.9,

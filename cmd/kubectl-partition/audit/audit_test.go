@@ -542,20 +542,20 @@ func TestTheRuntimeIsFound(t *testing.T) {
 	}
 }
 
-// Anybody can call a process kubelet: only one of the host's says where the runtime listens.
+// Any user can name a process kubelet: only one of the host's says where the runtime listens.
 func TestAKubeletOfAContainerIsNotBelieved(t *testing.T) {
 	for name, test := range map[string]struct {
 		cgroup, namespace string
 		believed          bool
 	}{
-		"the host's":                            {"/system.slice/kubelet.service", "mnt:[4026531841]", true},
-		"the host's, outside a unit":            {"/", "mnt:[4026531841]", true},
-		"a service with a namespace of its own": {"/system.slice/kubelet.service", "mnt:[4026532999]", true},
-		"in a pod":                              {"/kubepods/burstable/pod1234/" + id("evil", "c"), "mnt:[4026532999]", false},
-		"in a pod's slice":                      {"/kubepods.slice/kubepods-pod1234.slice/cri-containerd-x.scope", "mnt:[4026531841]", false},
-		"in a pod, seen from another one":       {"/../../pod1234/" + id("evil", "c"), "mnt:[4026531841]", false},
-		"a service of a pod's":                  {"/kubepods/pod1234/x/system.slice/kubelet.service", "mnt:[4026531841]", false},
-		"in another container":                  {"/docker/x", "mnt:[4026532999]", false},
+		"the host's":                       {"/system.slice/kubelet.service", "mnt:[4026531841]", true},
+		"the host's, outside a unit":       {"/", "mnt:[4026531841]", true},
+		"a service with its own namespace": {"/system.slice/kubelet.service", "mnt:[4026532999]", true},
+		"in a pod":                         {"/kubepods/burstable/pod1234/" + id("evil", "c"), "mnt:[4026532999]", false},
+		"in a pod's slice":                 {"/kubepods.slice/kubepods-pod1234.slice/cri-containerd-x.scope", "mnt:[4026531841]", false},
+		"in a pod, seen from another one":  {"/../../pod1234/" + id("evil", "c"), "mnt:[4026531841]", false},
+		"a service of a pod's":             {"/kubepods/pod1234/x/system.slice/kubelet.service", "mnt:[4026531841]", false},
+		"in another container":             {"/docker/x", "mnt:[4026532999]", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := sample(t, false, true)
@@ -579,7 +579,7 @@ func TestCommandLineOfTheKubeletIsRead(t *testing.T) {
 		"of no kubelet": {"", CommandLine{Root: "/var/lib/kubelet", Configuration: "/var/lib/kubelet/config.yaml"}},
 		"of one with all in its file": {"--v\x002\x00--config=/etc/kubelet.yaml\x00--root-dir=/data\x00",
 			CommandLine{Root: "/data", Configuration: "/etc/kubelet.yaml"}},
-		"of one with flags beside it": {"--reserved-cpus=0\x00--config-dir\x00/etc/kubelet.d\x00--container-runtime-endpoint=/run/own.sock\x00",
+		"of one with other flags": {"--reserved-cpus=0\x00--config-dir\x00/etc/kubelet.d\x00--container-runtime-endpoint=/run/own.sock\x00",
 			CommandLine{Root: "/var/lib/kubelet", ConfigurationDir: "/etc/kubelet.d", Endpoint: "/run/own.sock", Changing: []string{"--reserved-cpus"}}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -88,9 +88,9 @@ var remedies = map[Code]string{
 	CodeOffPool:        "restart the kubelet, which repairs the cpuset; if it is wrong again, look for another tool that writes it (an NRI plugin, TuneD)",
 	CodeOnPool:         "restart the kubelet, which moves containers off the pools; if it is there again, look for another tool that writes the cpuset (an NRI plugin, a DRA driver)",
 	CodeOffExclusive:   "wait for the CPU manager, which looks at each container every ten seconds; if it stays, look for another tool that writes the cpuset",
-	CodeTaskOffSet:     "look for what has set the task's affinity, and update the runtime (runc 1.2.7 or 1.3.1, crun 1.25)",
-	CodeMoved:          "delete the pod; then look for what has moved the process",
-	CodeNoCgroup:       "check that the runtime keeps containers in cgroups of the host; nothing is proved about this one",
+	CodeTaskOffSet:     "find what set the task's affinity, and update the runtime (runc 1.2.7 or 1.3.1, crun 1.25)",
+	CodeMoved:          "delete the pod; then find what moved the process",
+	CodeNoCgroup:       "check that the runtime keeps containers in cgroups of the host; nothing is proved for this one",
 	CodeWeight:         "restart the kubelet, which repairs weights once after each start",
 	CodeQuota:          "restart the kubelet, which repairs the quotas of containers with a CPU limit",
 	CodeClassWeight:    "wait a minute: the kubelet writes the weight of the class again",
@@ -104,7 +104,7 @@ var remedies = map[Code]string{
 	NoteWorkqueues:     "kubectl partition render --host=workqueue writes their mask",
 	NoteSlices:         "kubectl partition render --host writes AllowedCPUs for this slice",
 	NotePinning:        "read docs/user/pinning-file.md",
-	NotePermissions:    "give a kubeconfig that may get namespaces, or look with kubectl partition status",
+	NotePermissions:    "give a kubeconfig that may get namespaces, or use kubectl partition status",
 	NoteIsolated:       "take the CPUs out of isolcpus, or give the pool others, and restart the kubelet",
 }
 
@@ -255,7 +255,7 @@ func (n *node) judgePlacement(g *group) (findings []Finding) {
 	}
 	for _, id := range g.tasks {
 		t, runs := n.tasks[id]
-		// An affinity that nobody has narrowed has all CPUs that the host may ever have.
+		// An affinity that was never narrowed has all CPUs that the host may ever have.
 		if runs && !t.allowed.Intersection(n.online).IsSubsetOf(cpus) {
 			task := finding
 			task.Code, task.identity, task.offSet = CodeTaskOffSet, t.identity(), true
@@ -307,13 +307,13 @@ func (n *node) withoutCgroup() (findings []Finding) {
 
 // moved returns the processes of containers that are in another cgroup. Those are the first
 // process of each container, which the runtime knows, and all that are in its mount namespace:
-// every container has one of its own. A thread may also be there alone.
+// every container has its own. A thread may also be there alone.
 func (n *node) moved() (findings []Finding) {
 	hosts := n.host.hostNamespace()
 	byNamespace := map[string]*group{}
 	report := func(g *group, t task) {
 		if _, partitioned := n.confined(g.pod); !partitioned && t.allowed.Intersection(n.pools.Union()).IsEmpty() {
-			return // nobody's pool is touched
+			return // no pool is affected
 		}
 		findings = append(findings, Finding{Code: CodeMoved, Object: g.object(), Type: g.pod.typeOrDash(), Cgroup: g.usage.Cgroup, identity: t.identity(), offSet: true,
 			Message: fmt.Sprintf("%s belongs to it, is in another cgroup, and may use CPU %s", t, t.allowed)})

@@ -21,7 +21,7 @@ limitations under the License.
 // asks the core. It prints nothing, and changes nothing on the node.
 //
 // Names of containers, annotations and the names of processes are other people's: results carry
-// them as they are, and whoever prints them must escape them.
+// them as they are, and callers that print them must escape them.
 package audit
 
 import (

@@ -45,7 +45,7 @@ type kubelet struct {
 	Source string
 	// Config is its configuration.
 	Config v1beta1.KubeletConfiguration
-	// flags are those of its command line that go before the configuration.
+	// flags are those of its command line that override the configuration.
 	flags kubeletFlags
 }
 
@@ -142,7 +142,7 @@ func (h Host) FindKubelet() CommandLine {
 }
 
 // findKubelet returns the process of the kubelet and its flags: one of root's whose program or
-// first argument is called kubelet. Anybody can call a process so, so it must be the host's.
+// first argument is called kubelet. Any user can name a process so; it must be in the host's mount namespace.
 func (h Host) findKubelet() (pid int, flags kubeletFlags) {
 	procs, err := h.procfs()
 	if err != nil {
@@ -173,7 +173,7 @@ func (h Host) findKubelet() (pid int, flags kubeletFlags) {
 var ofPods = regexp.MustCompile(`(^|/)(kubepods|pod[0-9a-f])|-pod[0-9a-f]`)
 
 // isHosts reports whether a process belongs to no container: it is in no cgroup of pods, and in the
-// host's mount namespace. A service of systemd may have a mount namespace of its own, as
+// host's mount namespace. A service of systemd may have its own mount namespace, as
 // OpenShift's kubelet has.
 func (h Host) isHosts(process procfs.Proc) bool {
 	groups, err := process.Cgroups()

@@ -31,7 +31,7 @@ import (
 // Flags of a task (Linux, include/linux/sched.h).
 const (
 	isKernelThread = 0x00200000 // PF_KTHREAD
-	isBound        = 0x04000000 // PF_NO_SETAFFINITY: nobody can move it
+	isBound        = 0x04000000 // PF_NO_SETAFFINITY: it cannot be moved
 )
 
 // monitors begin the names of the processes by which runtimes watch containers. The kernel keeps

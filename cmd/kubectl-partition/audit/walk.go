@@ -227,7 +227,7 @@ func (n *node) walkCgroups(cgroup string, of owner) error {
 		}
 	}
 	if of.group != nil && of.group.kind == wholePod {
-		of.group = nil // each child has an owner of its own
+		of.group = nil // each child has its own owner
 	}
 	for _, child := range n.cgroups.children(cgroup) {
 		if err := n.walkCgroups(child, of); err != nil {
@@ -391,7 +391,7 @@ func (n *node) may(p *pod, container string) (cpus cpuset.CPUSet, why string) {
 	}
 	unpooled := n.online.Difference(n.pools.Union())
 	if shared := unpooled.Difference(n.assigned); !n.checkpoint.Shared.IsEmpty() && !shared.Equals(unpooled) {
-		return shared, "the CPUs in no pool that nobody holds exclusively"
+		return shared, "the CPUs in no pool that are not held exclusively"
 	}
 	// Where nothing is left to share, ordinary containers run on what others hold exclusively.
 	return unpooled, "the CPUs in no pool"

@@ -60,7 +60,7 @@ type Explanation struct {
 	// empty if it does not ask, or asks in an invalid way.
 	Type   string           `json:"type,omitempty"`
 	Effect partition.Effect `json:"effect,omitempty"`
-	// Outcome is empty for an ordinary pod that does not ask, and for one on which nobody has
+	// Outcome is empty for an ordinary pod that does not ask, and for one on which nothing has
 	// decided.
 	Outcome partition.Outcome `json:"outcome,omitempty"`
 	Reason  partition.Reason  `json:"reason,omitempty"`

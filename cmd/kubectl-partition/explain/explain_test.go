@@ -96,9 +96,9 @@ func TestPodsAreExplained(t *testing.T) {
 			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonNamespaceNotAnnotated)), allowed, inactive, partition.Skipped, partition.ReasonNamespaceNotAnnotated, "is not annotated", "if it were created now: workload type \"management\" ignored: no pool", false},
 		"a Guaranteed pod": {
 			admitted(asking("cpu=400m memory=1Mi", "cpu=400m memory=1Mi"), partition.AnyType), allowed, active, partition.Skipped, partition.ReasonGuaranteed, "Guaranteed", "", false},
-		"a pod on which nobody has decided": {
+		"a pod on which nothing has decided": {
 			asking("cpu=400m memory=1Mi", ""), allowed, active, partition.Ordinary, "", "without the admission plugin", "create the pod again", false},
-		"a pod on which nobody has decided, nor would": {
+		"a pod on which nothing has decided, nor would": {
 			asking("cpu=400m memory=1Mi", ""), allowed, without, partition.Ordinary, "", "without the admission plugin", "run kube-apiserver https://192.0.2.1 with the admission plugin", false},
 		"a pod that was skipped by a kube-apiserver that is gone": {
 			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonTypeInactive)), allowed, without, partition.Skipped, partition.ReasonTypeInactive, "no pool of this type is active", "run kube-apiserver https://192.0.2.1 with", false},

@@ -146,7 +146,7 @@ func staleType(key, value string) (workloadType string, ok bool) {
 		if !found || known(key) || partition.ValidateType(workloadType) != nil {
 			continue
 		}
-		// Its value tells it from a word that somebody misspelt.
+		// Its value distinguishes it from a misspelt word.
 		if value = strings.TrimSpace(value); value == "" || strings.HasPrefix(value, "{") || workloadType == "management" {
 			return workloadType, true
 		}

@@ -18,7 +18,7 @@ limitations under the License.
 // what does not work with partitioned pods.
 //
 // What becomes of a pod, package simulate knows; lint knows where it stands in a file. Which
-// kinds have pods, and which annotations somebody may have meant, is decided here. It prints
+// kinds have pods, and which annotations a user may have meant, is decided here. It prints
 // nothing and makes no request.
 package lint
 
@@ -109,7 +109,7 @@ type Report struct {
 	// Ignored is the number of findings that the ignore file accepts.
 	Ignored int `json:"ignored,omitempty"`
 	// UnknownNamespaces are those with workloads that ask which the input does not have, so
-	// that nobody knows whether they allow it.
+	// of which it is unknown whether they allow it.
 	UnknownNamespaces []string `json:"unknownNamespaces,omitempty"`
 }
 
@@ -261,13 +261,13 @@ func (l *linter) hasStrings(o *object, data json.RawMessage, path ...string) boo
 		} `json:"metadata"`
 	}
 	if kjson.UnmarshalCaseSensitivePreserveInts(data, &loose) != nil {
-		return true // Whoever reads it says what is wrong.
+		return true // its reader reports what is wrong
 	}
 	ok := true
 	for _, key := range slices.Sorted(maps.Keys(loose.Metadata.Annotations)) {
 		if value := loose.Metadata.Annotations[key]; inDomain(key) && value[0] != '"' && string(value) != "null" {
 			ok = false
-			l.find(o, notAString, Error, fmt.Sprintf("the value of the annotation %s is %s, and must be a string: put it in quotes", key, abbreviate(string(value))), nil, annotationPath(path, key)...)
+			l.find(o, notAString, Error, fmt.Sprintf("the value of the annotation %s is %s, but must be a string: put it in quotes", key, abbreviate(string(value))), nil, annotationPath(path, key)...)
 		}
 	}
 	return ok

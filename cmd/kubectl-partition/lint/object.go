@@ -77,7 +77,7 @@ var templates = map[string]struct {
 	"CronJob":               {[]string{"batch"}, []string{"spec", "jobTemplate", "spec", "template"}},
 }
 
-// others are the kinds, beside workloads, that decide what becomes of pods or do not work with
+// others are the kinds, besides workloads, that decide what becomes of pods or do not work with
 // partitioned ones.
 var others = map[schema.GroupKind]bool{
 	{Kind: "Namespace"}:     true,

@@ -276,7 +276,7 @@ func (l *linter) ofNamespace(o *object, n *namespace, target partition.Target, a
 		decision.Outcome = partition.Refused
 	}
 	var fixes []change
-	// Whoever has listed other types has decided against this one.
+	// An annotation that lists other types is a decision against this one.
 	if decision.Reason == partition.ReasonNamespaceNotAnnotated {
 		fixes = []change{{object: n.object, path: annotationPath(nil, partition.AllowedAnnotation), value: target.Type, list: true}}
 	}
@@ -294,7 +294,7 @@ func (l *linter) staticPod(o *object, pod *v1.Pod, target partition.Target, at [
 	}
 }
 
-// overwritten reports resources annotations that somebody wrote by hand. Those of a pod that
+// overwritten reports resources annotations that were written by hand. Those of a pod that
 // was partitioned are as they were.
 func (l *linter) overwritten(o *object, pod *v1.Pod, result simulate.Result) {
 	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
@@ -320,7 +320,7 @@ func (l *linter) exceeds(o *object, pod *v1.Pod, target partition.Target, at []s
 	}
 }
 
-// lost reports requests beside cores, which count for nothing.
+// lost reports requests next to cores, which are ignored.
 func (l *linter) lost(o *object, pod *v1.Pod, target partition.Target) {
 	cores := v1.ResourceName(partition.CoresResource(target.Type))
 	for _, of := range []struct {

@@ -63,7 +63,7 @@ type Files struct {
 	// Root is the kubelet's root directory on this host: pods of which it has no directory do not
 	// count in Allocated. It may be empty.
 	Root string
-	// Endpoint is the runtime's that goes before that of the configuration, with or without a
+	// Endpoint is the runtime's that overrides that of the configuration, with or without a
 	// scheme; it may be empty. Changing are flags of the kubelet's command line by which it has
 	// other settings than its configuration says, with commas between them.
 	Endpoint, Changing string
@@ -88,7 +88,7 @@ func InDirectory(directory string) Files {
 		Configuration: at("config.yaml"), ConfigurationDir: at("config.d"), Online: at("online"), Isolated: at("isolated"), Allocated: at(kubeletstate.AllocatedName), Pods: at("pods.json"), Object: at("node.json"),
 	}
 	if f.Configuration == "" {
-		f.ConfigurationDir = "" // somebody has forgotten the file
+		f.ConfigurationDir = "" // the file is missing
 	}
 	return f
 }
@@ -225,7 +225,7 @@ func readPods(data []byte, n *Node) error {
 			return err
 		}
 		if len(more) > 0 {
-			return errors.New("there is something after the list of pods; give one list")
+			return errors.New("there is more input after the list of pods; give one list")
 		}
 	}
 	nodes := map[string]bool{}

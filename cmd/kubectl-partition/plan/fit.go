@@ -52,7 +52,7 @@ func (f *foresight) fit(pods []v1.Pod) {
 			f.mayReject(pods, *before, *allocatable)
 		}
 	case before != nil && *before <= *allocatable && !goes:
-		// Nobody loses any cpu.
+		// No pod loses any cpu.
 		f.add(Problem{Severity: Undecided, Code: CodePodsUnknown,
 			Text:   because("the node's pods are not known: any restart of the kubelet ends those whose required node affinity no longer fits the Node's labels, and those that do not tolerate a taint NoExecute that has come", f.PodsDenied),
 			Remedy: podsRemedy})
@@ -129,7 +129,7 @@ func (f *foresight) reject(pods []v1.Pod, allocatable int64) {
 		case r.Reason == readmission.NodeAffinity || r.Reason == readmission.TaintToleration:
 			problem.Code = CodeNodeDiffers
 			problem.Text = fmt.Sprintf("%s: the kubelet rejects it (%s) at any restart, even if it runs, whatever the pools are", r.Text, r.Reason)
-			problem.Remedy = "before the kubelet restarts, see to it that the Node is as the pod requires, or have the pod run elsewhere"
+			problem.Remedy = "before the kubelet restarts, make the Node match what the pod requires, or run the pod elsewhere"
 		default:
 			problem.Text = fmt.Sprintf("%s: the kubelet rejects it (%s), even if it runs, at its first start after the change or at the second", r.Text, r.Reason)
 			if f.mayLoseAssignment(r.Pod) {
@@ -214,7 +214,7 @@ func (f *foresight) sumUp(allocatable int64) {
 		return
 	}
 	f.add(Problem{Severity: Undecided, Code: CodePodsUnknown,
-		Text:   fmt.Sprintf("containers of this node ask for %s of cpu together, and %s are left; what their pods ask for beside that is not known", millicores(sum), millicores(allocatable)),
+		Text:   fmt.Sprintf("containers of this node ask for %s of cpu together, and %s are left; what else their pods ask for is not known", millicores(sum), millicores(allocatable)),
 		Remedy: podsRemedy})
 }
 
@@ -239,7 +239,7 @@ func (f *foresight) steps() {
 		}
 	}
 	if len(differ) > 0 {
-		step("Give the Node back what these pods require of its labels, and take the taint off that they do not tolerate, or have them run elsewhere: %s", strings.Join(differ, ", "))
+		step("Give the Node back what these pods require of its labels, and take the taint off that they do not tolerate, or run them elsewhere: %s", strings.Join(differ, ", "))
 	}
 	taken := has(CodeExclusiveTaken)
 	if taken {

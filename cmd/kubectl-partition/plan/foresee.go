@@ -197,7 +197,7 @@ func (f *foresight) runsAsRead() bool {
 // patched is in the versions of this project's kubelets; others may be patched, too.
 const patched = "+wp."
 
-// unknowns adds what nobody has said about the node.
+// unknowns adds what is not known about the node.
 func (f *foresight) unknowns() {
 	if f.Object != nil && f.Boot != "" && f.Object.Status.NodeInfo.BootID != "" && f.Boot != f.Object.Status.NodeInfo.BootID {
 		f.add(Problem{Severity: Undecided, Code: CodeAnotherHost,
@@ -211,7 +211,7 @@ func (f *foresight) unknowns() {
 	}
 	if f.Configuration == nil {
 		f.add(Problem{Severity: Undecided, Code: CodeConfigUnknown,
-			Text:   because("the kubelet's configuration is not known: neither the policy of its CPU manager, nor what it reserves beside the pools", f.ConfigurationDenied),
+			Text:   because("the kubelet's configuration is not known: neither the policy of its CPU manager, nor what it reserves besides the pools", f.ConfigurationDenied),
 			Remedy: "give it with --kubelet-config, or run this on the node with --on-host"})
 	}
 	if f.Object != nil && f.after.file() && len(status.Reported(f.Object)) == 0 && !strings.Contains(f.Object.Status.NodeInfo.KubeletVersion, patched) {
@@ -361,11 +361,11 @@ func (f *foresight) assigned() (present *partition.Checkpoint, exact bool) {
 		return fresh, true
 	}
 	if started && f.runsAsRead() && f.after.division.Pooled.IsSubsetOf(f.pooled) && (f.after.file() || !f.before.file()) {
-		return fresh, false // nothing is taken from anybody
+		return fresh, false // nothing is taken from any container
 	}
 	text := "the CPU manager's checkpoint is not known, and neither are the pods: a container may exclusively hold a CPU that the change takes, and would keep the kubelet from starting"
 	if len(may) > 0 {
-		text = "the API does not show who holds which exclusive CPUs. These pods may hold some that the change takes, and would keep the kubelet from starting: " + strings.Join(may, ", ")
+		text = "the API does not show which containers hold which exclusive CPUs. These pods may hold some that the change takes, and would keep the kubelet from starting: " + strings.Join(may, ", ")
 	}
 	f.add(Problem{Severity: Undecided, Code: CodeExclusiveUnknown, Text: text, Remedy: "give the checkpoint with --checkpoint, or run this on the node with --on-host"})
 	return nil, false
@@ -394,7 +394,7 @@ func (f *foresight) derive(present *partition.Checkpoint) (starts bool) {
 	certain := func(uid string) bool { return f.runs(uid) == Yes }
 	from := partition.Derivation{Online: f.Online, Reserved: f.after.reserved, Strict: f.after.settings.Strict(), File: f.after.file(), Pooled: f.after.division.Pooled, MayRun: cautious}
 	if f.OnlineCounted {
-		// Nobody knows what is offline.
+		// It is unknown what is offline.
 		for _, a := range present.Assignments {
 			from.Online = from.Online.Union(a.CPUs)
 		}
@@ -479,7 +479,7 @@ func (f *foresight) upstreamStarts(derived partition.Derived) bool {
 	case !f.after.reservedKnown && !derived.Exclusive.IsEmpty():
 		f.add(Problem{Severity: Undecided, Code: CodeReservedUnknown,
 			Text:   fmt.Sprintf("without a file, the kubelet chooses the CPUs of the reserved %s by itself, and does not start if a container exclusively holds one of them; held are %s", millicores(f.after.millicores), derived.Exclusive),
-			Remedy: "name CPUs that nobody holds in reservedSystemCPUs"})
+			Remedy: "in reservedSystemCPUs, name CPUs that no container holds exclusively"})
 	case !held.IsEmpty():
 		f.add(Problem{Severity: Error, Code: CodeNoStart, Object: kubeletstate.CheckpointName,
 			Text:   fmt.Sprintf("invalid state, please drain node and remove policy state file: not all reserved cpus: %q are present in defaultCpuSet: %q", f.after.reserved, derived.Shared),

@@ -119,7 +119,7 @@ func (l Live) node(ctx context.Context, object *v1.Node) Node {
 
 // configuration asks the kubelet for the configuration with which it runs.
 //
-// The API server passes the question on, which takes the right nodes/proxy: whoever has that may
+// The API server passes the question on, which takes the right nodes/proxy: a client with it may
 // also run commands in every pod of the node. With nodes/configz, which allows only this
 // question, the kubelet itself must be asked. It then learns the client's token, so the client
 // asks only a kubelet whose certificate its own authority has signed, and only if it has to.
@@ -150,7 +150,7 @@ func (l Live) configuration(ctx context.Context, object *v1.Node) (*kubeletconfi
 	return answer.Configuration, nil
 }
 
-// mayNotAsk reports whether the API server lets nobody with the client's rights ask a kubelet through
+// mayNotAsk reports whether the API server forbids the client to ask a kubelet through
 // it. The answer to the question itself does not say that: it may be the kubelet's own.
 func (l Live) mayNotAsk(ctx context.Context, node string) bool {
 	review, err := l.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{

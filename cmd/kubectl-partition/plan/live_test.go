@@ -144,7 +144,7 @@ func TestLivePlanSaysWhatStaysUnknown(t *testing.T) {
 	for name, test := range map[string]struct {
 		api
 		present, wanted string
-		// counted means that nobody has said which CPUs the node has.
+		// counted means that it is unknown which CPUs the node has.
 		counted           bool
 		verdict           Verdict
 		actions, problems []string
@@ -160,9 +160,9 @@ func TestLivePlanSaysWhatStaysUnknown(t *testing.T) {
 			problems: []string{"Info PresentPoolsUnknown", "Unknown PodFallsOut n/a", "Unknown ReservedCPUsUnknown"}, actions: []string{"Move ordinary pods >2-3 n/a"}, wantText: `after the change "0-1" are reserved, or "1"`},
 		"it does not depend on it": {api: api{node: worker("management"), configz: shownWith, pods: []v1.Pod{pod("a", "1")}}, wanted: "1", verdict: Safe,
 			problems: []string{"Info PresentPoolsUnknown", "Info ReservedCPUsUnknown"}, actions: []string{"Move ordinary pods >2-3 n/a"}},
-		"somebody may hold exclusive CPUs": {api: api{node: worker("management"), configz: shownWith, pods: []v1.Pod{pod("e", "1", guaranteed)}}, wanted: "0-1", verdict: Unknown,
+		"a container may hold exclusive CPUs": {api: api{node: worker("management"), configz: shownWith, pods: []v1.Pod{pod("e", "1", guaranteed)}}, wanted: "0-1", verdict: Unknown,
 			problems: []string{"Info PresentPoolsUnknown", "Unknown ExclusiveCPUsUnknown"}, wantText: "These pods may hold some that the change takes, and would keep the kubelet from starting: n/e"},
-		"nobody loses what the present pool has": {api: api{node: worker("management"), configz: shownWith, pods: []v1.Pod{pod("e", "1", guaranteed)}}, present: "0", wanted: "0", verdict: Safe},
+		"no container loses what the present pool has": {api: api{node: worker("management"), configz: shownWith, pods: []v1.Pod{pod("e", "1", guaranteed)}}, present: "0", wanted: "0", verdict: Safe},
 		"the file goes, and with it what the pool has brought": {api: api{node: worker("management"), configz: shownWith, pods: []v1.Pod{pod("a", "100m")}}, present: "0", wanted: "-", verdict: Safe,
 			actions: []string{"Free ordinary pods 1-3>0-3 n/a", "Report " + cores + " 4000>"}, problems: []string{"Info ReservedCPUsUnknown", "Warning PinningFileMissing"}, wantText: "nor whether strict-cpu-reservation and reserved cgroups are"},
 		"a kubelet that is not patched": {api: api{node: func() v1.Node { n := worker(); n.Status.NodeInfo.KubeletVersion = "v1.37.0"; return n }(), configz: shownWithout}, wanted: "0", verdict: Safe,
@@ -220,7 +220,7 @@ func TestKubeletItselfIsAskedOnlyIfItMustBe(t *testing.T) {
 		"the API server passes it on":                      {},
 		"the kubelet forbids what the API server does not": {kubeletForbids: true, want: "get nodes worker-1"},
 		"only nodes/configz is allowed":                    {forbidden: []string{"/proxy/"}, wantsAsked: true},
-		"the certificate is somebody's":                    {forbidden: []string{"/proxy/"}, change: func(c *rest.Config) { c.CAData = nil }, want: "certificate"},
+		"the certificate has an unknown issuer":            {forbidden: []string{"/proxy/"}, change: func(c *rest.Config) { c.CAData = nil }, want: "certificate"},
 		"the client verifies no certificate":               {forbidden: []string{"/proxy/"}, change: func(c *rest.Config) { c.Insecure, c.CAData = true, nil }, want: "the missing right is get on nodes/configz"},
 	} {
 		t.Run(name, func(t *testing.T) {

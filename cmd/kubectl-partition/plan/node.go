@@ -52,14 +52,14 @@ type Node struct {
 	// Present is the content of the pinning file that the node has.
 	Present File
 	// Access is the error with which the kubelet refuses the place of the pinning file, whatever is
-	// in it: others can write it, say. Nil means that there is none, or that nobody has looked.
+	// in it: others can write it, say. Nil means that there is none, or that it was not read.
 	Access error
 	// Configuration is the kubelet's; nil if it is not known. InEffect means that it comes from
 	// a running kubelet, which shows it with the pools in it.
 	Configuration *kubeletconfig.KubeletConfiguration
 	InEffect      bool
 	// Changing are flags of the kubelet's command line by which it has other settings than
-	// Configuration says, with commas between them; empty if there are none, or nobody has looked.
+	// Configuration says, with commas between them; empty if there are none, or they were not read.
 	Changing string
 	// Checkpoint is the CPU manager's; nil if it is not known.
 	Checkpoint *kubeletstate.Checkpoint

@@ -43,7 +43,7 @@ type Plan struct {
 type Verdict string
 
 const (
-	// Safe: the kubelet starts, no pod falls out, and nobody loses exclusive CPUs.
+	// Safe: the kubelet starts, and no pod falls out or loses exclusive CPUs.
 	Safe Verdict = "Safe"
 	// Unsafe: one of these is not so. It wins over Unknown.
 	Unsafe Verdict = "Unsafe"
@@ -60,7 +60,7 @@ type NodePlan struct {
 	After   State   `json:"after"`
 	// Exclusive are the exclusive CPUs that the change wants to reserve.
 	Exclusive []Exclusive `json:"exclusive,omitempty"`
-	// Actions are what the kubelet does beside starting, in order. There are none if nothing
+	// Actions are what the kubelet does besides starting, in order. There are none if nothing
 	// changes.
 	Actions  []Action  `json:"actions,omitempty"`
 	Problems []Problem `json:"problems,omitempty"`

@@ -274,14 +274,14 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 		"a pool with the exclusive CPU keeps the kubelet from starting": {state: state{present: "0", shared: "2-3", held: map[string]string{"exclusive": "1"}, pods: []v1.Pod{exclusive}}, wanted: "1", verdict: Unsafe,
 			problems: []string{"Error ExclusiveCPUsTaken n/exclusive", "Error KubeletDoesNotStart"}, reserved: "1", allocatable: 3000,
 			wantText: "container c of pod n/exclusive exclusively holds CPU 1, which /etc/kubernetes/openshift-workload-pinning gives to a pool, and may be running", wantStep: "kubectl cordon worker-1, so that no pod gets these CPUs again. Then delete the pods that hold them exclusively, or drain the node: n/exclusive"},
-		"nobody knows whether the holder runs": {state: state{present: "0", shared: "2-3", held: map[string]string{"gone": "1"}}, wanted: "1", verdict: Unknown,
+		"it is unknown whether the holder runs": {state: state{present: "0", shared: "2-3", held: map[string]string{"gone": "1"}}, wanted: "1", verdict: Unknown,
 			problems: []string{"Unknown ExclusiveCPUsTaken uid-gone"}, reserved: "1", allocatable: 3000},
 		"the holder has ended": {state: state{present: "0", shared: "2-3", held: map[string]string{"done": "1"}, pods: []v1.Pod{pod("done", "1", guaranteed, inPhase(v1.PodSucceeded))}}, wanted: "1", verdict: Safe,
 			actions: []string{"Drop container c of pod n/done 1>"}, shared: "0,2-3", reserved: "1", allocatable: 3000},
 		"the runtime says that the holder does not run, and it will come again": {state: state{present: "0", shared: "2-3", held: map[string]string{"exclusive": "1"}, pods: []v1.Pod{exclusive},
 			change: func(n *Node) { n.Runs = func(string) Answer { return No } }}, wanted: "1", verdict: Unsafe,
 			actions: []string{"Drop container c of pod n/exclusive 1>"}, problems: []string{"Error ExclusiveCPUsTaken n/exclusive"}, shared: "0,2-3", reserved: "1", allocatable: 3000},
-		"the runtime says that the holder does not run, and nobody knows the pods": {state: state{present: "0", shared: "2-3", held: map[string]string{"exclusive": "1"},
+		"the runtime says that the holder does not run, and the pods are unknown": {state: state{present: "0", shared: "2-3", held: map[string]string{"exclusive": "1"},
 			change: func(n *Node) { n.Pods, n.Runs = nil, func(string) Answer { return No } }}, wanted: "1", verdict: Unknown,
 			actions: []string{"Drop container c of pod uid-exclusive 1>", "Move ordinary pods 2-3>0,2-3", "Move pods of type management 0>1"}, problems: []string{"Unknown ExclusiveCPUsTaken uid-exclusive", "Unknown PodsUnknown"}, shared: "0,2-3", reserved: "1", allocatable: 3000},
 		"a checkpoint that cannot be read": {state: state{present: "0", change: func(n *Node) { n.Checkpoint = kubeletstate.ParseCheckpoint([]byte("{")) }}, wanted: "0", verdict: Unsafe,
@@ -323,7 +323,7 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 		}}, wanted: "0", verdict: Unsafe, problems: []string{"Error KubeletDoesNotStart"}, reserved: "0", wantText: "CPUManagerPolicyBetaOptions is false, but v1.34 needs it for the CPU manager's beta option"},
 		"a mistake in the file": {state: state{present: "0", shared: "1-3"}, wanted: "0,9", verdict: Unsafe,
 			problems: []string{"Error KubeletDoesNotStart"}, wantText: `pinning file /etc/kubernetes/openshift-workload-pinning: workload type "management": cpuset "0,9": the host has no CPU 9; it has 0-3`},
-		"reserved cgroups beside explicit reserved CPUs": {state: state{present: "-", config: staticConfig + "reservedSystemCPUs: \"0\"\nsystemReservedCgroup: /system.slice\n"}, wanted: "0", verdict: Unsafe,
+		"reserved cgroups with explicit reserved CPUs": {state: state{present: "-", config: staticConfig + "reservedSystemCPUs: \"0\"\nsystemReservedCgroup: /system.slice\n"}, wanted: "0", verdict: Unsafe,
 			problems: []string{"Error KubeletDoesNotStart"}, reserved: "0", wantText: "can't use reservedSystemCPUs"},
 		"reserved CPUs that the host lacks": {state: state{present: "-", config: staticConfig + "reservedSystemCPUs: \"0,7\"\n"}, wanted: "0", verdict: Unsafe,
 			problems: []string{"Error KubeletDoesNotStart"}, reserved: "0,7", wantText: "reserved-cpus: 0,7 is not a subset of online-cpus: 0-3"},
@@ -335,7 +335,7 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 			problems: []string{"Error KubeletDoesNotStart cpu_manager_state"}, allocatable: 3500, wantText: "please drain node and remove policy state file"},
 		"a container holds that CPU, and another one that is offline, so that upstream is not asked": {state: state{present: "3", shared: "1-2", held: map[string]string{"exclusive": "0", "other": "4"}, pods: []v1.Pod{exclusive, pod("other", "1", guaranteed)}}, wanted: "-", verdict: Safe,
 			actions: []string{"Report " + cores + " 4000>"}, problems: []string{"Warning WorkloadPartitioningCPUOffline n/other", "Warning PinningFileMissing"}, shared: "1-3", allocatable: 3500},
-		"nobody knows which CPUs upstream reserves next": {state: state{present: "3", shared: "1-2", config: "cpuManagerPolicy: static\nkubeReserved: {cpu: 1500m}\n", held: map[string]string{"exclusive": "0"}, pods: []v1.Pod{exclusive}}, wanted: "-", verdict: Unknown,
+		"it is unknown which CPUs upstream reserves next": {state: state{present: "3", shared: "1-2", config: "cpuManagerPolicy: static\nkubeReserved: {cpu: 1500m}\n", held: map[string]string{"exclusive": "0"}, pods: []v1.Pod{exclusive}}, wanted: "-", verdict: Unknown,
 			actions: []string{"Report " + cores + " 4000>"}, problems: []string{"Unknown ReservedCPUsUnknown", "Warning PinningFileMissing"}, shared: "1-3", allocatable: 2500},
 
 		// pods_no_longer_fit_test.go
@@ -356,7 +356,7 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 		"the cpu in the status of a partitioned pod does not count": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{pod("first", "1900m"), pod("other", "1900m", partitioned, reported("1900m"))}}, wanted: "0-1", verdict: Safe,
 			actions: []string{"Move ordinary pods 1-3>2-3 n/first", "Move pods of type management 0>0-1 n/other"}, shared: "2-3", reserved: "0-1", allocatable: 2000},
 		"only what is allocated is known, and fits": {state: state{present: "0", shared: "1-3", change: func(n *Node) { n.Pods, n.Allocated = nil, map[string]int64{"a": 900, "b": 1100} }}, wanted: "0-1", verdict: Unknown,
-			actions: []string{"Move ordinary pods 1-3>2-3", "Move pods of type management 0>0-1"}, problems: []string{"Unknown PodsUnknown"}, wantText: "ask for 2000m of cpu together, and 2000m are left; what their pods ask for beside that is not known", shared: "2-3", reserved: "0-1", allocatable: 2000},
+			actions: []string{"Move ordinary pods 1-3>2-3", "Move pods of type management 0>0-1"}, problems: []string{"Unknown PodsUnknown"}, wantText: "ask for 2000m of cpu together, and 2000m are left; what else their pods ask for is not known", shared: "2-3", reserved: "0-1", allocatable: 2000},
 		"only what is allocated is known, and does not fit": {state: state{present: "0", shared: "1-3", change: func(n *Node) {
 			n.Pods, n.Allocated, n.Names = nil, map[string]int64{"a": 900, "b": 1101}, map[string]string{"a": "n/a"}
 		}}, wanted: "0-1", verdict: Unknown, actions: []string{"Move ordinary pods 1-3>2-3", "Move pods of type management 0>0-1"}, problems: []string{"Unknown PodFallsOut"}, shared: "2-3", reserved: "0-1", allocatable: 2000,
@@ -375,19 +375,19 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 		"the Node has what a pod requires": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{pod("picky", "10m", requires("a", "b"))}, change: object("a=b")}, wanted: "0", verdict: Safe, shared: "1-3", reserved: "0", allocatable: 3000},
 		"the Node has lost what a pod requires": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{pod("picky", "10m", requires("a", "b")), ordinary}, change: object("")}, wanted: "0", verdict: Unsafe,
 			problems: []string{"Error NodeNoLongerMatches n/picky"}, shared: "1-3", reserved: "0", allocatable: 3000,
-			wantText: "requires of its node a=b, which has no label a: the kubelet rejects it (NodeAffinity) at any restart, even if it runs, whatever the pools are", wantStep: "Give the Node back what these pods require of its labels, and take the taint off that they do not tolerate, or have them run elsewhere: n/picky"},
+			wantText: "requires of its node a=b, which has no label a: the kubelet rejects it (NodeAffinity) at any restart, even if it runs, whatever the pools are", wantStep: "Give the Node back what these pods require of its labels, and take the taint off that they do not tolerate, or run them elsewhere: n/picky"},
 		"a pod that has ended requires nothing": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{pod("picky", "10m", requires("a", "b"), inPhase(v1.PodSucceeded))}, change: object("")}, wanted: "0", verdict: Safe, shared: "1-3", reserved: "0", allocatable: 3000},
 		"a taint has come that a pod does not tolerate": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{ordinary, pod("api", "100m", static)}, change: func(n *Node) {
 			object("")(n)
 			n.Object.Spec.Taints = []v1.Taint{{Key: "k", Value: "v", Effect: v1.TaintEffectNoExecute}}
 		}}, wanted: "0", verdict: Unsafe, problems: []string{"Error NodeNoLongerMatches n/ordinary"}, shared: "1-3", reserved: "0", allocatable: 3000, wantText: "does not tolerate the taint k=v:NoExecute: the kubelet rejects it (TaintToleration)"},
-		"nobody knows what the Node has": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{pod("picky", "10m", requires("a", "b")), ordinary}}, wanted: "0", verdict: Unknown,
+		"it is unknown what the Node has": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{pod("picky", "10m", requires("a", "b")), ordinary}}, wanted: "0", verdict: Unknown,
 			problems: []string{"Unknown NodeUnknown"}, shared: "1-3", reserved: "0", allocatable: 3000, wantText: "no longer fits them: n/picky"},
 		"memory no longer suffices": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{ordinary, pod("last", "10m")}, change: func(n *Node) {
 			object("")(n)
 			n.Object.Status.Allocatable[v1.ResourceMemory] = resource.MustParse("20Mi")
 		}}, wanted: "0", verdict: Unsafe, problems: []string{"Error PodFallsOut n/last"}, shared: "1-3", reserved: "0", allocatable: 3000, wantText: "OutOfmemory"},
-		"a Guaranteed pod finds no exclusive CPUs beside those that are held": {state: state{present: "0", shared: "2-3", held: map[string]string{"exclusive": "1-2"}, pods: []v1.Pod{pod("exclusive", "2", guaranteed), pod("more", "1", guaranteed)}}, wanted: "0,3", verdict: Unsafe,
+		"a Guaranteed pod finds no exclusive CPUs besides those that are held": {state: state{present: "0", shared: "2-3", held: map[string]string{"exclusive": "1-2"}, pods: []v1.Pod{pod("exclusive", "2", guaranteed), pod("more", "1", guaranteed)}}, wanted: "0,3", verdict: Unsafe,
 			actions: []string{"Move ordinary pods 2-3>2 n/more"}, problems: []string{"Error PodFallsOut n/more", "Warning NoSharedCPUs"}, shared: "2", reserved: "0,3", allocatable: 2000, wantText: "UnexpectedAdmissionError"},
 
 		// upgrade.md: static pods restart when the file comes or goes.

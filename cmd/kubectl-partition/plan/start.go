@@ -114,7 +114,7 @@ func (s start) confines() bool { return !s.division.Pooled.IsEmpty() }
 // static reports whether the CPU manager gives exclusive CPUs.
 func (s start) static() bool { return s.settings.CPUManagerPolicy == partition.StaticPolicy }
 
-// sharable are the CPUs that the static policy shares while nobody holds one exclusively.
+// sharable are the CPUs that the static policy shares while none is held exclusively.
 func (s start) sharable(online cpuset.CPUSet) cpuset.CPUSet {
 	if s.settings.Strict() {
 		return online.Difference(s.reserved)

@@ -25,7 +25,7 @@ import (
 )
 
 // butaneConfig is the part of Butane's variants openshift and fcos that is used here. Butane's
-// own types cannot be had as a module, so Ignition's judge what Butane would make of it.
+// own types are not published as a module, so the result is checked against Ignition's.
 type butaneConfig struct {
 	Variant  string      `json:"variant"`
 	Version  string      `json:"version"`

@@ -87,7 +87,7 @@ func (f File) mustEqual(meant, decoded any) error {
 }
 
 // withoutZero removes from decoded JSON what is empty, or as in the decoded zero value of the
-// same type. It returns nil if nothing is left. In lists, nobody knows the zero value.
+// same type. It returns nil if nothing is left. In lists, the zero value is unknown.
 func withoutZero(value, zero any) any {
 	if reflect.DeepEqual(value, zero) {
 		return nil

@@ -101,7 +101,7 @@ func renderKubeadm(nodes []Node, o Options) (r Rendered, err error) {
 			}
 			content = append(content, patches...)
 			if o.KubeAPIServerImage == "" {
-				r.Warnings = append(r.Warnings, fmt.Sprintf("Nodes of %s get kubeadm's kube-apiserver, which is not patched: --kube-apiserver-image names no other. It ignores the plugin's configuration, and whoever creates pods can write the cores and annotations of a partitioned pod by hand.", node.Role))
+				r.Warnings = append(r.Warnings, fmt.Sprintf("Nodes of %s get kubeadm's kube-apiserver, which is not patched: --kube-apiserver-image names no other. It ignores the plugin's configuration, and anyone who creates pods can write the cores and annotations of a partitioned pod by hand.", node.Role))
 			}
 		}
 		directory := directoryOf(node, nodes)

@@ -50,7 +50,7 @@ type NodeConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 	// Roles are DNS-1123 labels, such as the names of machine pools. They default to master.
 	Roles []string `json:"roles,omitempty"`
-	// CPUs is the CPU list of a host. Without it nobody knows which CPUs are in no pool, so
+	// CPUs is the CPU list of a host. Without it, it is unknown which CPUs are in no pool, so
 	// checks and files that need these are left out, with a warning.
 	CPUs string `json:"cpus,omitempty"`
 	// Partitions are the pools; there is at least one.
@@ -76,7 +76,7 @@ type Node struct {
 	Role string
 	// Pools has at least one type.
 	Pools partition.Pools
-	// CPUs are the host's. It is empty if nobody knows them.
+	// CPUs are the host's; empty if unknown.
 	CPUs cpuset.CPUSet
 	// CPUManagerPolicy is static, none or empty.
 	CPUManagerPolicy string
@@ -102,7 +102,7 @@ func (n Node) Reserved() cpuset.CPUSet {
 	return union
 }
 
-// Rest returns the CPUs of the host that are in no pool. It is empty if nobody knows them.
+// Rest returns the CPUs of the host that are in no pool; empty if they are unknown.
 func (n Node) Rest() cpuset.CPUSet {
 	return n.CPUs.Difference(n.Pools.Union())
 }
@@ -170,7 +170,7 @@ func Validate(c NodeConfiguration, host *topology.Topology) (nodes []Node, warni
 	return nodes, warnings, nil
 }
 
-// poolsOf lets the kubelet's own decoder judge the pools. host is empty if nobody knows it.
+// poolsOf lets the kubelet's own decoder judge the pools. host is empty if unknown.
 func poolsOf(partitions []Partition, host cpuset.CPUSet) (partition.Pools, error) {
 	if len(partitions) == 0 {
 		return nil, field.Required(field.NewPath("partitions"), "a node without a pool needs no configuration")
@@ -206,7 +206,7 @@ func pinningFile(lists map[string]string) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// parsePinningFile is partition.Parse, also for a host that nobody knows.
+// parsePinningFile is partition.Parse, also for an unknown host.
 func parsePinningFile(data []byte, host cpuset.CPUSet) (partition.Pools, error) {
 	if host.IsEmpty() {
 		host = anyCPU

@@ -164,7 +164,7 @@ func nodeOf(t *testing.T, role string, types ...string) render.Node {
 	return nodes[0]
 }
 
-// What somebody has to know or to do for some nodes, and not for others.
+// What the user must know or do for some nodes, but not for others.
 func TestRenderNotesWhatHoldsForSomeNodes(t *testing.T) {
 	master, worker := nodeOf(t, "master", "management"), nodeOf(t, "worker", "management")
 	unconfined := worker
@@ -207,10 +207,10 @@ func TestRenderRefuses(t *testing.T) {
 		options render.Options
 		want    string
 	}{
-		"an unknown target":  {"helm", []render.Node{node("master", "management")}, render.Options{}, `target "helm": want one of butane, cloud-init, kubeadm, machineconfig, tree`},
-		"an unknown variant": {render.Butane, []render.Node{node("master", "management")}, render.Options{Variant: "r4e"}, `variant "r4e" of Butane: want openshift or fcos`},
-		"a role twice":       {render.Tree, []render.Node{node("worker", "management"), node("worker", "infra")}, render.Options{}, `role "worker" is configured twice`},
-		"a control plane of which nobody knows the type": {render.Kubeadm, []render.Node{node("master", "a", "b")}, render.Options{}, `role "master" has the types a, b, and none of them is management`},
+		"an unknown target":                  {"helm", []render.Node{node("master", "management")}, render.Options{}, `target "helm": want one of butane, cloud-init, kubeadm, machineconfig, tree`},
+		"an unknown variant":                 {render.Butane, []render.Node{node("master", "management")}, render.Options{Variant: "r4e"}, `variant "r4e" of Butane: want openshift or fcos`},
+		"a role twice":                       {render.Tree, []render.Node{node("worker", "management"), node("worker", "infra")}, render.Options{}, `role "worker" is configured twice`},
+		"a control plane of an unknown type": {render.Kubeadm, []render.Node{node("master", "a", "b")}, render.Options{}, `role "master" has the types a, b, and none of them is management`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := render.Render(test.target, test.nodes, test.options); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -51,7 +51,7 @@ var Targets = map[Target]struct {
 	Butane:        {"the source of a MachineConfig, or of an Ignition configuration", renderButane},
 }
 
-// Options are what some targets need beside the nodes.
+// Options are what some targets need besides the nodes.
 type Options struct {
 	// KubeAPIServerImage is the patched image, for kubeadm. Without it kubeadm's own remains.
 	KubeAPIServerImage string
@@ -192,7 +192,7 @@ func kubeletNotes(node Node) (notes []string) {
 	if node.Reserved().IsEmpty() {
 		return notes
 	}
-	return append(notes, "The kubelet does not start with kubeReservedCgroup or systemReservedCgroup beside reservedSystemCPUs. If you have one of these, leave reservedSystemCPUs out: the patched kubelet reserves the pools by itself.")
+	return append(notes, "The kubelet does not start with kubeReservedCgroup or systemReservedCgroup together with reservedSystemCPUs. If you have one of these, leave reservedSystemCPUs out: the patched kubelet reserves the pools by itself.")
 }
 
 func (f nodeFiles) grubNote(node Node) []string {

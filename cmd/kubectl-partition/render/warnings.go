@@ -27,7 +27,7 @@ import (
 )
 
 // warnings says what could not be checked, and what the kubelet accepts and a careful operator
-// would not do. host is nil if nobody knows the topology.
+// would not do. host is nil if the topology is unknown.
 func (n Node) warnings(host *topology.Topology) (warnings []string) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
 	union, reserved := n.Pools.Union(), n.Reserved()
@@ -93,8 +93,8 @@ func sentence(message string) string { return strings.ToUpper(message[:1]) + mes
 
 // needsRest is what a part of the host's configuration cannot say without the CPUs in no pool.
 var needsRest = map[HostPart]string{
-	Slices:          "the weight of system.slice beside all pods",
-	IRQBalance:      "everything: irqbalance is told where interrupts must not go",
+	Slices:          "the weight of system.slice relative to all pods",
+	IRQBalance:      "everything: irqbalance's setting says where interrupts must not go",
 	KernelArguments: "isolcpus and rcu_nocbs",
 }
 
@@ -107,7 +107,7 @@ func (n Node) oddSiblings(host *topology.Topology) (warnings []string) {
 			where := "in no pool"
 			for _, other := range n.Pools.Types() {
 				if shared := outside.Intersection(n.Pools[other]); !shared.IsEmpty() {
-					// The other pool would say the same once more.
+					// The other pool would repeat this.
 					if other < workloadType {
 						outside = outside.Difference(shared)
 						continue

@@ -62,7 +62,7 @@ type Status struct {
 // Plugin says whether a kube-apiserver has the admission plugin.
 type Plugin string
 
-// A kube-apiserver without the plugin lets anybody forge a partitioned pod.
+// A kube-apiserver without the plugin lets anyone forge a partitioned pod.
 const (
 	Present     Plugin = "present"
 	Absent      Plugin = "absent"
@@ -260,7 +260,7 @@ func (s *Status) Found() bool {
 		})
 }
 
-// Gate answers whether pods are partitioned as a type in the cluster. What nobody knows is taken
+// Gate answers whether pods are partitioned as a type in the cluster. What is unknown is taken
 // for the best: without an answer of a kube-apiserver that has the plugin, a type is active.
 func (s *Status) Gate() partition.Gate {
 	answered := slices.ContainsFunc(s.Servers, func(server Server) bool { return server.Plugin == Present })

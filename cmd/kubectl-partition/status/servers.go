@@ -103,7 +103,7 @@ func ReadServer(ctx context.Context, config *rest.Config) (Server, error) {
 // default, which write their addresses there themselves.
 func readReplicas(ctx context.Context, client kubernetes.Interface, configured string, unknown *[]Unknown) ([]Server, error) {
 	endpoints, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})
-	if err := Note(unknown, "list endpointslices.discovery.k8s.io, in the namespace default", "which kube-apiservers there are beside "+configured, err); err != nil {
+	if err := Note(unknown, "list endpointslices.discovery.k8s.io, in the namespace default", "which kube-apiservers there are besides "+configured, err); err != nil {
 		return nil, err
 	}
 	return replicas(endpoints, configured), nil
@@ -137,7 +137,7 @@ func (s *Server) ask(ctx context.Context, config *rest.Config) (forbidden error)
 	s.Plugin = Unreachable
 	if !s.Configured {
 		if config.Insecure {
-			// Whoever is at that address would learn the client's token.
+			// A server at that address would learn the client's token.
 			s.Error = "not asked, since the client does not verify certificates"
 			return nil
 		}

@@ -92,9 +92,9 @@ func TestPodsAreCountedByWhatBecameOfThem(t *testing.T) {
 			p.Annotations[v1.MirrorPodAnnotationKey] = "1"
 			partition.RestoreCPU(partition.V1(p))
 		}), node(1, 0), 0, "", false},
-		"a mirror pod that nobody partitioned is undecided": {with(pod("p", nil), func(p *v1.Pod) { p.Annotations[v1.MirrorPodAnnotationKey] = "1" }), nil, 0, "", true},
-		"a skipped pod that has ended is not counted":       {with(pod("p", partition.Always(partition.ReasonNamespaceNotAnnotated)), func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), nil, 0, "", false},
-		"an undecided pod that has ended is not counted":    {with(pod("p", nil), func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), nil, 0, "", false},
+		"a mirror pod that was not partitioned is undecided": {with(pod("p", nil), func(p *v1.Pod) { p.Annotations[v1.MirrorPodAnnotationKey] = "1" }), nil, 0, "", true},
+		"a skipped pod that has ended is not counted":        {with(pod("p", partition.Always(partition.ReasonNamespaceNotAnnotated)), func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), nil, 0, "", false},
+		"an undecided pod that has ended is not counted":     {with(pod("p", nil), func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), nil, 0, "", false},
 		"a static pod with an invalid target is skipped": {with(pod("p", nil), func(p *v1.Pod) {
 			p.Annotations = map[string]string{partition.WarningAnnotation: "workload type ignored: metadata.annotations: it is wrong"}
 		}), nil, 0, partition.ReasonInvalidTarget, false},
@@ -287,7 +287,7 @@ func TestOnlyPodsThatNamePartitioningAreDecoded(t *testing.T) {
 	}
 	list.Items[2].Status.Message = ""
 	if want := []v1.Pod{list.Items[0], list.Items[2]}; got.Continue != "next" || !apiequality.Semantic.DeepEqual(got.Items, want) {
-		t.Errorf("decoded %d pods, and more are said to be at %q: %+v", len(got.Items), got.Continue, got.Items)
+		t.Errorf("decoded %d pods, and more at %q: %+v", len(got.Items), got.Continue, got.Items)
 	}
 	for name, broken := range map[string][]byte{"JSON": []byte(`{"kind":"PodList"}`), "nothing": nil, "half a message": body.Bytes()[:body.Len()/2]} {
 		if _, err := decodePods(broken); err == nil {
@@ -404,7 +404,7 @@ func TestAClusterIsWithoutThePluginIfNoServerHasIt(t *testing.T) {
 		servers []Server
 		want    string
 	}{
-		"nobody was asked":            {nil, ""},
+		"no server was asked":         {nil, ""},
 		"the only one lacks it":       {[]Server{{URL: "a", Plugin: Absent}}, "a"},
 		"one does not answer":         {[]Server{{URL: "a", Plugin: Unreachable}, {URL: "b", Plugin: Absent}, {URL: "c", Plugin: Absent}}, "b"},
 		"one has it":                  {[]Server{{URL: "a", Plugin: Absent}, {URL: "b", Plugin: Present}}, ""},
@@ -428,7 +428,7 @@ func TestManagedFieldsSayWhenTheLatchWasWritten(t *testing.T) {
 	}{
 		"the writer of the annotation":      {[]metav1.ManagedFieldsEntry{entry(9, `{"f:metadata":{"f:labels":{"f:a":{}}}}`), entry(3, latch)}, at(3)},
 		"the last of several":               {[]metav1.ManagedFieldsEntry{entry(3, latch), entry(5, latch)}, at(5)},
-		"nobody":                            {nil, nil},
+		"no one":                            {nil, nil},
 		"fields that cannot be read say no": {[]metav1.ManagedFieldsEntry{entry(3, "{")}, nil},
 	} {
 		if got := written(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{ManagedFields: test.fields}}); !reflect.DeepEqual(got, test.want) {
@@ -576,7 +576,7 @@ func TestNodesWithoutATypeAreFoundIfItIsKnownWhetherThatIsActive(t *testing.T) {
 		active *bool
 		want   bool
 	}{
-		"an active type": {ptr.To(true), true}, "an inactive type": {ptr.To(false), true}, "nobody knows": {nil, false},
+		"an active type": {ptr.To(true), true}, "an inactive type": {ptr.To(false), true}, "an unknown type": {nil, false},
 	} {
 		s := &Status{Types: []Type{{Name: "management", Active: test.active, Missing: []string{"n1"}}}}
 		if got := s.Found(); got != test.want {

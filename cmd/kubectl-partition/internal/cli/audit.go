@@ -59,11 +59,13 @@ func newAudit(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: `Prove or disprove on a node, as root, that workload partitioning holds there.
 
 It reads cgroups, procfs and the runtime's socket, and changes nothing. It looks twice at
-whatever seems wrong, so that a container that starts or ends is not a finding.
+what seems wrong, so that a container that starts or ends is not a finding.
 
 Findings are what is wrong: a container, process, sandbox or pod off its pool, or on another's;
-a pod whose namespace does not allow its type, if a kubeconfig says which cluster to ask; another weight or quota than was asked for; a kubelet, CPU manager or CRI-O that disagrees with
-the pinning file. Notes are what else may run on CPUs outside the pools.
+a pod whose namespace does not allow its type,
+if a kubeconfig names the cluster to ask; a weight or quota other than the pod asked for; a kubelet,
+CPU manager or CRI-O that disagrees with the pinning file. Notes name what else may run on CPUs
+outside the pools.
 
 Exit codes:
   0  the node is clean; it may have notes
@@ -99,12 +101,12 @@ Exit codes:
 	flags.StringVar(&f.options.KubeletRoot, "kubelet-root", "", "the kubelet's root directory; by default the one that its command line names")
 	flags.StringVar(&f.node, "node", "", "name of this node: ask its kubelet, through kube-apiserver, for the configuration with which it runs")
 	flags.DurationVar(&f.options.Settle, "settle", time.Second, "time after which to look again at what seems wrong")
-	flags.BoolVar(&f.notes, "notes", true, "also say what else runs on CPUs outside the pools: host processes, interrupts, kernel threads")
+	flags.BoolVar(&f.notes, "notes", true, "also list what else runs on CPUs outside the pools: host processes, interrupts, kernel threads")
 	flags.StringVar(&f.record, "record", "", "also write what a bug report needs to this file (.tar.gz) or new directory")
-	flags.BoolVar(&f.watch, "watch", false, "go on looking, and count what runs off its CPUs")
-	flags.DurationVar(&f.duration, "for", 0, "how long to watch; until interrupted by default")
+	flags.BoolVar(&f.watch, "watch", false, "keep looking, and count what runs off its CPUs")
+	flags.DurationVar(&f.duration, "for", 0, "how long to watch; by default until interrupted")
 	flags.DurationVar(&f.interval, "interval", 5*time.Second, "time between two looks, with --watch and --serve")
-	flags.StringVar(&f.serve, "serve", "", "go on looking, and export metrics at this address")
+	flags.StringVar(&f.serve, "serve", "", "keep looking, and export metrics at this address")
 	flags.StringVar(&f.tlsCertificate, "tls-cert-file", "", "certificate for --serve; a self-signed one by default")
 	flags.StringVar(&f.tlsKey, "tls-private-key-file", "", "key of the certificate for --serve")
 	f.config.Namespace = nil // pods of all namespaces are on the node
@@ -123,7 +125,7 @@ Exit codes:
 
 func (f *auditFlags) run(command *cobra.Command, streams genericiooptions.IOStreams) error {
 	if f.interval < 100*time.Millisecond {
-		return fmt.Errorf("--interval is %s, and must be 100ms at least", f.interval)
+		return fmt.Errorf("--interval is %s, and must be at least 100ms", f.interval)
 	}
 	if f.duration != 0 && !f.watch {
 		return errors.New("--for needs --watch")

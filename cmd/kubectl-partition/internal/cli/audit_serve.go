@@ -49,14 +49,14 @@ var (
 	codecs = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
 )
 
-// What anybody may take of the node who can reach the address: connections at the same time, and
+// Limits for any client that can reach the address: connections at the same time, and
 // bytes of headers for each, in which the largest tokens fit.
 const (
 	maxConnections = 64
 	maxHeader      = 32 << 10
 )
 
-// runServe exports metrics. At a loopback address it serves plain HTTP to whoever is on the host.
+// runServe exports metrics. At a loopback address it serves plain HTTP to every user of the host.
 // At any other it serves HTTPS, and asks kube-apiserver who a client is, and whether it may get
 // the path, as kube-rbac-proxy and controller-runtime do.
 func (f *auditFlags) runServe(ctx context.Context, streams genericiooptions.IOStreams) error {

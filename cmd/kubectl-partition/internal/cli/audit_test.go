@@ -127,7 +127,7 @@ func TestAuditAsksWhatNamespacesAllow(t *testing.T) {
 func TestWrongFlagsOfAuditAreNamed(t *testing.T) {
 	for args, want := range map[string]string{
 		"--for 1m":                                 "--for needs --watch",
-		"--watch --interval 1ms":                   "--interval is 1ms, and must be 100ms at least",
+		"--watch --interval 1ms":                   "--interval is 1ms, and must be at least 100ms",
 		"--serve nonsense":                         `--serve "nonsense" is not an address`,
 		"--watch --serve :1":                       "[serve watch]",
 		"--runtime-endpoint tcp://localhost:1":     `runtime endpoint "tcp://localhost:1" is not a socket of this host`,
@@ -270,11 +270,11 @@ func TestServingIsBounded(t *testing.T) {
 		defer connection.Close()
 	}
 	if code, err := get(500 * time.Millisecond); err == nil {
-		t.Errorf("beside %d connections another gets %d, want none", maxConnections, code)
+		t.Errorf("during %d connections another gets %d, want none", maxConnections, code)
 	}
 }
 
-// A certificate that somebody renews is served without a restart.
+// A renewed certificate is served without a restart.
 func TestRenewedCertificateIsServed(t *testing.T) {
 	directory := t.TempDir()
 	f := auditFlags{tlsCertificate: filepath.Join(directory, "tls.crt"), tlsKey: filepath.Join(directory, "tls.key")}
@@ -351,7 +351,7 @@ func TestAuditManifest(t *testing.T) {
 		}
 	}
 	if container.Resources.Limits.Memory().IsZero() {
-		t.Error("the container has no memory limit, and listens to whoever can reach it")
+		t.Error("the container has no memory limit, and listens to anyone who can reach it")
 	}
 	security := container.SecurityContext
 	if security.Privileged != nil || len(security.Capabilities.Add) != 1 || security.Capabilities.Add[0] != "SYS_PTRACE" || security.Capabilities.Drop[0] != "ALL" {
@@ -362,6 +362,6 @@ func TestAuditManifest(t *testing.T) {
 func TestAuditResultIsAVersionedObject(t *testing.T) {
 	data, err := json.Marshal(auditResult)
 	if err != nil || !strings.Contains(string(data), `"containers":[{"namespace":"ns","pod":"a","kind":"pod","type":"management","cgroup":""`) {
-		t.Errorf("the result is %s (%v), want rows with what the kernel said beside the names", data, err)
+		t.Errorf("the result is %s (%v), want rows with what the kernel said next to the names", data, err)
 	}
 }

@@ -35,7 +35,7 @@ func newClaim(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "claim",
 		Short: "Show which nodes companions act on, or release one by force",
 		Long: `Show which nodes are claimed, or remove a claim by force. A companion claims a node before
-it acts on it, so that no other does so at the same time. A claim does not expire by time.`,
+it acts on it, so that no other does so at the same time. A claim does not expire.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(command *cobra.Command, _ []string) error { return command.Help() },
@@ -54,7 +54,7 @@ func newClaimList(streams genericiooptions.IOStreams) *cobra.Command {
 
 Exit codes:
   0  all claims can be read
-  1  one cannot: nobody acts on its node until somebody releases it
+  1  a claim cannot be read: no companion acts on its node until it is released
   2  nodes cannot be listed`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -101,9 +101,9 @@ func newClaimRelease(streams genericiooptions.IOStreams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "release NODE",
 		Short: "Remove the claim on a node, by force",
-		Long: `Remove the claim on a node. This is for a claim that nobody releases, since its companion is
-gone for good. The claim is shown, and you are asked. If its operation still runs, something
-else may act on the node beside it. A cordon stays.
+		Long: `Remove the claim on a node. Use this if the claim's companion is gone for good. The command shows
+the claim, and asks you first. If its operation still runs, another one may then act on the node
+at the same time. A cordon stays.
 
 You need the rights to get and patch the node.
 
@@ -132,7 +132,7 @@ func (c *companion) release(ctx context.Context, name string, yes bool) error {
 	}
 	fmt.Fprintf(c.streams.Out, "node %s is claimed: %s\n", output.Printable(name), output.Printable(claim))
 	if !yes {
-		if err := c.confirm(ctx, fmt.Sprintf("If that operation still runs, something else may act on the node beside it. Release %s?", output.Printable(name))); err != nil {
+		if err := c.confirm(ctx, fmt.Sprintf("If that operation still runs, another one may then act on the node at the same time. Release %s?", output.Printable(name))); err != nil {
 			return err
 		}
 	}
@@ -141,7 +141,7 @@ func (c *companion) release(ctx context.Context, name string, yes bool) error {
 	}
 	fmt.Fprintf(c.streams.Out, "node %s: released\n", output.Printable(name))
 	if object.Spec.Unschedulable {
-		fmt.Fprintf(c.streams.Out, "node %s is cordoned; if nobody needs that, run: kubectl uncordon %[1]s\n", output.Printable(name))
+		fmt.Fprintf(c.streams.Out, "node %s is cordoned; if that is no longer needed, run: kubectl uncordon %[1]s\n", output.Printable(name))
 	}
 	return nil
 }

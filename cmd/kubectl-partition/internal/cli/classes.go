@@ -45,7 +45,7 @@ func newClasses(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "classes",
 		Short: "Show workload classes and their nodes, and test or verify their rules",
 		Long: `Show the workload classes of the cluster, their nodes by how new pods avoid them, and why each
-node is still there. You need the rights to list nodes and pods, and to get the ConfigMap rules.
+node was not removed yet. You need the rights to list nodes and pods, and to get the ConfigMap rules.
 
 Exit codes: 0, or 2 if the cluster cannot be asked.`,
 		Args:              cobra.NoArgs,
@@ -53,7 +53,7 @@ Exit codes: 0, or 2 if the cluster cannot be asked.`,
 		RunE:              func(command *cobra.Command, _ []string) error { return c.list(command.Context()) },
 	}
 	c.flags(command)
-	command.Flags().StringVarP(&c.rules, "filename", "f", "", "rules file; the ConfigMap of the companion is the default")
+	command.Flags().StringVarP(&c.rules, "filename", "f", "", "rules file; by default the companion's ConfigMap")
 	command.AddCommand(newClassesTest(streams), newClassesVerify(streams))
 	return command
 }
@@ -115,7 +115,7 @@ func (c *classes) list(ctx context.Context) error {
 			return err
 		}
 		fmt.Fprintln(w)
-		output.Row(table, "NODE", "CLASS", "STATE", "SINCE", "PODS", "HELD SINCE", "WHY IT IS STILL HERE")
+		output.Row(table, "NODE", "CLASS", "STATE", "SINCE", "PODS", "HELD SINCE", "WHY NOT REMOVED")
 		for _, class := range all {
 			for _, node := range class.Nodes {
 				state := node.State
@@ -159,11 +159,11 @@ func newClassesTest(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "test -f RULES POD...",
 		Short: "Say which rule matches pods, and what the webhook would write into them",
 		Long: `Say which rule of a rules file matches pods, and what the webhook would write into them, as a
-JSON patch. It asks no cluster: each RuntimeClass that the rules name is taken to be there.
+JSON patch. It asks no cluster, and assumes that each RuntimeClass in the rules exists.
 
 Exit codes:
   0  all pods get a class
-  1  one is left as it is
+  1  at least one pod gets none
   2  a file cannot be read`,
 		Example: `  kubectl partition classes test -f rules.yaml pod.yaml
   kubectl create job a --image=b --dry-run=client -o yaml | yq .spec.template | kubectl partition classes test -f rules.yaml -n ci-op-x -`,
@@ -198,8 +198,8 @@ Exit codes:
 	}
 	format.Flag(command)
 	command.Flags().StringVarP(&rules, "filename", "f", "", "rules file")
-	command.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of pods that name none; default is the default")
-	command.Flags().StringVar(&precluded, "preclude", "", "node that is precluded for the class at the moment")
+	command.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of pods that name none; by default the namespace default")
+	command.Flags().StringVar(&precluded, "preclude", "", "node that is currently precluded for the class")
 	if err := command.MarkFlagRequired("filename"); err != nil {
 		panic(err) // the flag exists
 	}
@@ -240,7 +240,7 @@ func readPods(name string, in io.Reader) (pods []corev1.Pod, err error) {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
 			if len(pods) == 0 {
-				return nil, fmt.Errorf("%s: there is no pod", name)
+				return nil, fmt.Errorf("%s: no pod found", name)
 			}
 			return pods, nil
 		}
@@ -262,7 +262,7 @@ func readPods(name string, in io.Reader) (pods []corev1.Pod, err error) {
 		}
 		// A template of pods has no kind.
 		if pod.Kind != "" && pod.Kind != "Pod" {
-			return nil, fmt.Errorf("%s: kind is %q, and not Pod", name, pod.Kind)
+			return nil, fmt.Errorf("%s: kind is %q, not Pod", name, pod.Kind)
 		}
 		pods = append(pods, pod)
 	}
@@ -328,12 +328,12 @@ func newClassesVerify(streams genericiooptions.IOStreams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "verify",
 		Short: "Check that the webhook can be installed",
-		Long: `Check what must be so before webhook.yaml is applied: the Deployments are available, the webhook
-can be called, the rules can be read, and each class has its RuntimeClass and a node.
+		Long: `Check the preconditions of applying webhook.yaml: the Deployments are available, the webhook can
+be called, the rules can be read, and each class has its RuntimeClass and a node.
 
 Exit codes:
-  0  all of it is so
-  1  something is not
+  0  all preconditions hold
+  1  at least one does not
   2  the cluster cannot be asked`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -32,13 +32,13 @@ func newConsole(streams genericiooptions.IOStreams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "console",
 		Short: "Switch the CPU manager policy of nodes in a browser",
-		Long: `Serve pages on this host that show nodes with their CPU manager policy and switch it, by the
-companion cpupolicy, and that give virtual machines CPUs of their own. Open the URL that is
-printed. The command ends with Ctrl-C.
+		Long: `Serve pages on this host that show the CPU manager policy of nodes, switch it through the
+companion cpupolicy, and give virtual machines dedicated CPUs. Open the URL that is printed.
+Ctrl-C ends the command.
 
-Each page and each button is a request with your own credentials, as those of kubectl are. So
-you see what you may see, and kube-apiserver's audit log has your name. While the command
-runs, who has the URL has your rights on these pages: keep it to yourself.
+Each page and each button sends a request with your own credentials, as kubectl does. So you see
+only what you may see, and kube-apiserver's audit log has your name. While the command runs, anyone
+with the URL has your rights on these pages: keep it secret.
 
 You need the rights to list, get and patch nodes, and to list events in the namespace default
 for why a node could not be observed; for virtual machines, to list, get and patch them.
@@ -48,7 +48,7 @@ Exit codes: 0, or 2 if the cluster cannot be asked or the port is taken.`,
 		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error { return c.console(command.Context(), port) },
 	}
-	command.Flags().Uint16Var(&port, "port", 0, "the port of this host on which the pages are; 0 takes a free one")
+	command.Flags().Uint16Var(&port, "port", 0, "port on this host for the pages; 0 takes a free one")
 	c.flags(command)
 	return command
 }
@@ -59,6 +59,6 @@ func (c *companion) console(ctx context.Context, port uint16) error {
 		return err
 	}
 	return console.Open(ctx, console.Options{Config: config, Namespace: *c.config.Namespace, Port: port, Opened: func(is console.Opened) {
-		fmt.Fprintf(c.streams.Out, "Console:  %s\nUser:     %s at %s\nCtrl-C ends this.\n", is.URL, output.Printable(is.User), config.Host)
+		fmt.Fprintf(c.streams.Out, "Console:  %s\nUser:     %s at %s\nPress Ctrl-C to end.\n", is.URL, output.Printable(is.User), config.Host)
 	}})
 }

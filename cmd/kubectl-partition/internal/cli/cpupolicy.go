@@ -104,7 +104,7 @@ func (w *warnings) take() []string {
 
 // confirm returns an error unless a person says yes.
 func (c *companion) confirm(ctx context.Context, question string) error {
-	fmt.Fprintf(c.streams.ErrOut, "%s Type yes to go on: ", question)
+	fmt.Fprintf(c.streams.ErrOut, "%s Type yes to continue: ", question)
 	answer := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(c.streams.In).ReadString('\n')
@@ -116,7 +116,7 @@ func (c *companion) confirm(ctx context.Context, question string) error {
 		return errors.New("nothing was changed")
 	case said := <-answer:
 		if said != "yes" {
-			return fmt.Errorf("nothing was changed: the answer was %q, and not yes (--yes gives it)", said)
+			return fmt.Errorf("nothing was changed: the answer was %q, not yes (--yes skips the question)", said)
 		}
 		return nil
 	}
@@ -141,19 +141,19 @@ func (p *policyCommand) command() *cobra.Command {
 		Long: `Ask the companion cpupolicy to switch the CPU manager policy of a node, or show which
 policies are in force and what became of requests.
 
-With a policy, an annotation is written to the node with your own credentials: you need
-the rights to get and patch it, and to watch nodes for --wait. What stands in the way is
-printed, one reason a line. With --dry-run everything is checked, and nothing is written.
+With a policy, the command writes an annotation to the node with your own credentials: you
+need the rights to get and patch it, and to watch nodes for --wait. If the node cannot be
+switched, the reasons are printed, one per line. --dry-run checks everything and writes nothing.
 
-Without a policy, what was observed on the node is printed, and its last request. Without
-a node, all nodes are listed.
+Without a policy, it prints what was observed on the node, and its last request. Without a
+node, it lists all nodes.
 
 Exit codes:
   0  the policy is requested (with --wait: it is in force); with --dry-run: it would be;
      or no request has failed on the nodes that are shown
   1  the request was refused, or it has failed
-  2  the cluster cannot be asked, or --timeout was over before --wait ended`,
-		Example: `  # What stands in the way?
+  2  the cluster cannot be asked, or --timeout expired during --wait`,
+		Example: `  # Could the node be switched?
   kubectl partition cpu-policy worker-1 static --dry-run
 
   # Switch, and wait for the end
@@ -173,8 +173,8 @@ Exit codes:
 	flags := command.Flags()
 	flags.BoolVar(&p.wait, "wait", false, "wait until the request is complete or has failed")
 	flags.DurationVar(&p.timeout, "timeout", time.Hour, "how long to --wait")
-	flags.BoolVar(&p.dryRun, "dry-run", false, "have the cluster check everything, and write nothing")
-	flags.BoolVar(&p.allowEvicted, "allow-evicted", false, "accept that pods end because they no longer fit")
+	flags.BoolVar(&p.dryRun, "dry-run", false, "let the cluster check everything, and write nothing")
+	flags.BoolVar(&p.allowEvicted, "allow-evicted", false, "accept that pods that no longer fit are ended")
 	command.MarkFlagsMutuallyExclusive("wait", "dry-run")
 	p.format.Flag(command)
 	p.flags(command)
@@ -312,7 +312,7 @@ func (p *policyCommand) follow(ctx context.Context, client policyclient.Client, 
 	if ctx.Err() != nil {
 		after = "when you stopped waiting"
 	}
-	return node, fmt.Errorf("node %s: policy %s was %s %s; it goes on, and kubectl partition cpu-policy %[1]s says what becomes of it", request.Node, request.Policy, cmp.Or(node.State, nodestatus.Requested), after)
+	return node, fmt.Errorf("node %s: policy %s was %s %s; it continues: kubectl partition cpu-policy %[1]s shows its progress", request.Node, request.Policy, cmp.Or(node.State, nodestatus.Requested), after)
 }
 
 // progress says in one line how far a request is.
@@ -432,12 +432,12 @@ func newUnlock(streams genericiooptions.IOStreams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "unlock NODE",
 		Short: "Take the lock of the control plane away from a node, by force",
-		Long: `Take the lock of the control plane away from a node. One node of the control plane is
+		Long: `Take the lock of the control plane away from a node. Only one node of the control plane is
 switched at a time: it holds the lock, a Lease, until its operation has ended. The lock does
-not expire by time.
+not expire.
 
-This is for a lock that nobody gives back. Who holds it is shown, and you are asked. If the
-operation still runs, another node of the control plane may be switched beside it.
+Use this for a lock whose holder will not return it. The command shows the holder, and asks you
+first. If the operation still runs, another node of the control plane may be switched meanwhile.
 
 You need the rights to get and patch the Lease, and to get the node.
 
@@ -462,7 +462,7 @@ func (c *companion) unlock(ctx context.Context, node string, yes bool) error {
 	}
 	lease := client.Namespace + "/" + nodestatus.ControlPlaneLock
 	if len(lock.Holders) == 0 {
-		return fmt.Errorf("node %s does not hold the lock of the control plane, Lease %s: nobody does", node, lease)
+		return fmt.Errorf("node %s does not hold the lock of the control plane, Lease %s: it is free", node, lease)
 	}
 	fmt.Fprintf(c.streams.Out, "The lock of the control plane, Lease %s, is held by:\n", output.Printable(lease))
 	w := tabwriter.NewWriter(c.streams.Out, 0, 0, 2, ' ', 0)
@@ -482,7 +482,7 @@ func (c *companion) unlock(ctx context.Context, node string, yes bool) error {
 		printPolicy(c.streams.Out, policyclient.NodeOf(object))
 	}
 	if !yes {
-		if err := c.confirm(ctx, fmt.Sprintf("If its operation still runs, another node of the control plane may be switched beside it. Unlock %s?", output.Printable(node))); err != nil {
+		if err := c.confirm(ctx, fmt.Sprintf("If its operation still runs, another node of the control plane may be switched meanwhile. Unlock %s?", output.Printable(node))); err != nil {
 			return err
 		}
 	}

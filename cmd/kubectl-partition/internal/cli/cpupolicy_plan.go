@@ -47,23 +47,23 @@ func newGroupPlan(streams genericiooptions.IOStreams) *cobra.Command {
 func (p *groupPlanCommand) command() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "plan (NAME | -f FILE)",
-		Short: "Say what a CPUManagerPolicy would do to each of its nodes, and write nothing",
-		Long: `Say what a CPUManagerPolicy would do to each of its nodes: which it would switch, which have
-the policy, and what stands in the way on the others. With a drain, the pods are named that
-it would evict. The object is one of the cluster, or a file that is not applied yet; - reads
-standard input.
+		Short: "Show what a CPUManagerPolicy would do to each of its nodes, without writing anything",
+		Long: `Show what a CPUManagerPolicy would do to each of its nodes: which it would switch, which already
+have the policy, and why the others cannot be switched. With a drain, it names the pods that would
+be evicted. The object is one of the cluster, or a file that is not applied yet; - reads standard
+input.
 
-The cluster is asked as by the companion, node by node, in dry runs, with the pods that are
-there now. What an agent finds on the node before the switch, nobody can foresee.
+The command asks the cluster as the companion does, node by node, in dry runs, with the current
+pods. It cannot foresee what an agent will find on the node before the switch.
 
 You need the rights to list and patch nodes, and to get and list cpumanagerpolicies; with
 -f, to create and update these; with a drain, to list pods in all namespaces.
 
 Exit codes:
   0  each node would be switched, waits, or has the policy
-  1  on a node something stands in the way
+  1  at least one node cannot be switched
   2  the cluster cannot be asked`,
-		Example: `  # What would happen?
+		Example: `  # What would it do?
   kubectl partition cpu-policy plan -f pinned.yaml
 
   # And what is left to do?

@@ -181,7 +181,7 @@ func TestCPUPolicyWaits(t *testing.T) {
 			"node n1: policy static is failed\nrolled back, the policy in force is none: step healthy: the kubelet ended 3 times; the kubelet: E1103\nsecond line\n",
 			"node n1: policy static is failed since 2026-11-23T10:05:00Z, Job cpu-policy-static-a1\n"},
 		{"until the time is over", running, 2, "node n1: policy static is running\n",
-			"error: node n1: policy static was running after 200ms; it goes on, and kubectl partition cpu-policy n1 says what becomes of it\n"},
+			"error: node n1: policy static was running after 200ms; it continues: kubectl partition cpu-policy n1 shows its progress\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newCompanionRun(policyNode("n1"))
@@ -215,7 +215,7 @@ n1    static-a1  2026-11-23T10:00:00Z
 	const node = `Node n1
   In force:  unknown: not observed since the node booted
 `
-	const question = "If its operation still runs, another node of the control plane may be switched beside it. Unlock n1? Type yes to go on: "
+	const question = "If its operation still runs, another node of the control plane may be switched meanwhile. Unlock n1? Type yes to continue: "
 	for _, test := range []struct {
 		name, node, answer string
 		yes                bool
@@ -224,8 +224,8 @@ n1    static-a1  2026-11-23T10:00:00Z
 		held               bool
 	}{
 		{"yes", "n1", "yes\n", false, 0, shown + node + "node n1: unlocked\n", question, false},
-		{"no", "n1", "no\n", false, 2, shown + node, question + "error: nothing was changed: the answer was \"no\", and not yes (--yes gives it)\n", true},
-		{"nobody to ask", "n1", "", false, 2, shown + node, question + "error: nothing was changed: the answer was \"\", and not yes (--yes gives it)\n", true},
+		{"no", "n1", "no\n", false, 2, shown + node, question + "error: nothing was changed: the answer was \"no\", not yes (--yes skips the question)\n", true},
+		{"no one to ask", "n1", "", false, 2, shown + node, question + "error: nothing was changed: the answer was \"\", not yes (--yes skips the question)\n", true},
 		{"not asked", "n1", "", true, 0, shown + node + "node n1: unlocked\n", "", false},
 		{"another node", "n2", "", true, 2, shown, "error: node n2 does not hold the lock of the control plane\n", true},
 	} {
@@ -240,7 +240,7 @@ n1    static-a1  2026-11-23T10:00:00Z
 		})
 	}
 	r := newCompanionRun()
-	r.check(t, r.unlock(t.Context(), "n1", true), 2, "", "error: node n1 does not hold the lock of the control plane, Lease partition-cpupolicy/control-plane: nobody does\n")
+	r.check(t, r.unlock(t.Context(), "n1", true), 2, "", "error: node n1 does not hold the lock of the control plane, Lease partition-cpupolicy/control-plane: it is free\n")
 }
 
 func TestClaims(t *testing.T) {
@@ -257,8 +257,8 @@ n3    node n3: annotation nodegroup.workload.openshift.io/claim: "{" is no claim
 	r.in.WriteString("yes\n")
 	r.check(t, r.release(t.Context(), "n2", false), 0, `node n2 is claimed: {"owner":"cpupolicy","operation":"static-a2","since":"2026-11-23T10:06:00Z"}
 node n2: released
-node n2 is cordoned; if nobody needs that, run: kubectl uncordon n2
-`, "If that operation still runs, something else may act on the node beside it. Release n2? Type yes to go on: ")
+node n2 is cordoned; if that is no longer needed, run: kubectl uncordon n2
+`, "If that operation still runs, another one may then act on the node at the same time. Release n2? Type yes to continue: ")
 	r.out.Reset()
 	r.errOut.Reset()
 	r.check(t, r.listClaims(t.Context(), output.Table), 0, "NODE  OWNER  OPERATION  SINCE\n", "")

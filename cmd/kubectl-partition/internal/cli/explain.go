@@ -48,18 +48,17 @@ func newExplain(streams genericiooptions.IOStreams) *cobra.Command {
 	e := &explainer{cluster: genericclioptions.NewConfigFlags(true), streams: streams}
 	command := &cobra.Command{
 		Use:   "explain (POD | TYPE/NAME | -f FILE)...",
-		Short: "Say what becomes of a pod, and why",
-		Long: `Say what a pod asked for, what became of it and why, what to change to have it
+		Short: "Show what becomes of a pod, and why",
+		Long: `Show what a pod asked for, what became of it and why, what to change to have it
 partitioned, and which nodes have room for it.
 
-A pod is explained as it is. For a workload, such as deployment/web, and for everything in
-files, admission is simulated: the answer is what would become of a pod that is created
-now. Namespaces, LimitRanges and ResourceQuotas in the same files stand for those of the
+A pod is explained as it is. For a workload, such as deployment/web, and for files, admission
+is simulated: the answer is what would become of a pod that is created now. Namespaces, LimitRanges and ResourceQuotas in the same files stand for those of the
 cluster with the same names. With --local no cluster is asked: every type counts as active,
 and a namespace that is not in the files allows all of them.
 
-Which nodes a pod may go to otherwise, by selectors, taints or memory, is the scheduler's
-business and not looked at.
+Other limits on where a pod may run, such as selectors, taints or memory, are up to the
+scheduler and not checked.
 
 Exit codes:
   0  all pods that ask are, or would be, partitioned
@@ -79,7 +78,7 @@ Exit codes:
   kubectl partition explain --local -f manifests/ -R`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 && e.files.RequireFilenameOrKustomize() != nil {
-				return errors.New("name a pod, a TYPE/NAME, or a file with -f")
+				return errors.New("name a pod or a TYPE/NAME, or give a file with -f")
 			}
 			if len(args) > 0 && e.files.RequireFilenameOrKustomize() == nil {
 				return errors.New("name objects or files, and not both")
@@ -149,7 +148,7 @@ func (e *explainer) run(ctx context.Context, args []string) error {
 		}
 	}
 	if len(result.Items) == 0 {
-		return errors.New("there is no pod and no workload among the objects")
+		return errors.New("the objects contain no pod and no workload")
 	}
 	result.Unknown = append(result.Unknown, e.unknown...)
 	if err := e.format.Print(e.streams.Out, result, func(w io.Writer, wide bool) error { return printExplanations(w, result, wide) }); err != nil {
@@ -161,7 +160,7 @@ func (e *explainer) run(ctx context.Context, args []string) error {
 		}
 	}
 	if len(result.Unknown) > 0 {
-		return errors.New("some things are not known; they are named above")
+		return errors.New("some information is missing; it is named above")
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ import (
 	"syscall"
 )
 
-// replaceFile replaces a file as a whole, so that nobody reads half of it, and nothing is lost if there is no
+// replaceFile replaces a file atomically, so that no one reads half of it, and nothing is lost if there is no
 // room. Its mode does not depend on the umask. The temporary name begins with a dot, because a kubelet that
 // watches the directory would start a static pod from any other. An owner is that of the file, as far as this process
 // may give files away; nil means this process.

@@ -64,7 +64,7 @@ func newLint(streams genericiooptions.IOStreams) *cobra.Command {
 	l := &lintCommand{streams: streams, config: genericclioptions.NewConfigFlags(true)}
 	command := &cobra.Command{
 		Use:   "lint (PATH... | - | --live)",
-		Short: "Find manifests whose pods will not be partitioned, and what does not work with those that will",
+		Short: "Find manifests whose pods will not be partitioned, or that do not work with partitioned pods",
 		Long: `Find manifests whose pods will not be partitioned, and what does not work with partitioned pods.
 
 PATH is a file, or a directory in which all .yaml, .yml and .json files are read; - is standard
@@ -79,7 +79,7 @@ lint what it renders.
 Exit codes:
   0  nothing was found, but for notes
   1  something was found
-  2  something could not be read; the rest was linted all the same`,
+  2  something could not be read; the rest was linted`,
 		Example: `  # Lint the manifests below a directory
   kubectl partition lint manifests/
 
@@ -178,7 +178,7 @@ func (l *lintCommand) complete() error {
 	named := append(slices.Clone(l.active), l.options.Require)
 	for _, workloadType := range slices.Sorted(maps.Keys(l.options.PoolCPUs)) {
 		if cpus := l.options.PoolCPUs[workloadType]; cpus < 1 {
-			return fmt.Errorf("--pool-cpus %s=%d: a pool has one CPU at least", workloadType, cpus)
+			return fmt.Errorf("--pool-cpus %s=%d: a pool has at least one CPU", workloadType, cpus)
 		}
 		named = append(named, workloadType)
 	}
@@ -300,7 +300,7 @@ func summary(report *lint.Report) string {
 	return text
 }
 
-// printGitHub prints workflow commands, which GitHub shows beside the lines of a pull request.
+// printGitHub prints workflow commands, which GitHub shows next to the lines of a pull request.
 func printGitHub(w io.Writer, report *lint.Report) error {
 	annotate := func(level, file string, line int, title, message string) {
 		property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")

@@ -36,7 +36,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// namespaced are the resources that lint reads, beside namespaces and nodes.
+// namespaced are the resources that lint reads besides namespaces and nodes.
 var namespaced = []schema.GroupResource{
 	{Resource: "limitranges"},
 	{Resource: "resourcequotas"},

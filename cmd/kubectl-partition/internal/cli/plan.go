@@ -57,16 +57,16 @@ func newPlan(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &planOptions{streams: streams, config: genericclioptions.NewConfigFlags(true)}
 	command := &cobra.Command{
 		Use:   "plan [NODE...] (--file FILE | --type TYPE --cpuset CPUS | --remove)",
-		Short: "Say what a change of pools does to a node, before it is made",
-		Long: `Say what a kubelet does at its next start with another pinning file: whether it
-starts at all, which exclusive pods hold the CPUs, which pods move and which fall
-out, and in which order to act. Nothing is changed.
+		Short: "Show what a change of pools would do to a node",
+		Long: `Show what a kubelet would do at its next start with another pinning file: whether it
+starts at all, which exclusive pods hold the CPUs, which pods move, which no longer
+fit, and in which order to act. Nothing is changed.
 
 What is known of the node comes from one or more of these. The later ones in this
 list override the earlier ones:
   NODE... or --selector  the API: pods, the Node, the kubelet's configuration. The
-                         API shows neither the present pools nor who holds which
-                         exclusive CPUs
+                         API shows neither the present pools nor which containers hold
+                         which exclusive CPUs
   --on-host              the files of this host, which is the node. Run as root, and
                          name the node as well: no file has its pods and labels
   --state DIR            copies of a node's files in a directory, under their names:
@@ -78,10 +78,10 @@ list override the earlier ones:
   single files           --present-file, --kubelet-config, --checkpoint, --pods ...
 
 Exit codes:
-  0  the change is safe: the kubelet starts, no pod falls out, and nobody loses
+  0  the change is safe: the kubelet starts, and no pod falls out or loses
      exclusive CPUs
-  1  it is not
-  2  that cannot be known from what is there, or the input is wrong`,
+  1  the change is not safe
+  2  the input is wrong, or too little is known to tell`,
 		Example: `  # Two CPUs more for management, on the node itself and with its pods
   kubectl partition plan --on-host --type management --cpuset 0-3,52-53 worker-1
 
@@ -153,7 +153,7 @@ func (o *planOptions) run(ctx context.Context, names []string) error {
 	case plan.Unsafe:
 		return errFound
 	case plan.Unknown:
-		return errors.New("it cannot be known whether the change is safe; the problems say what is missing")
+		return errors.New("too little is known to tell whether the change is safe; the problems say what is missing")
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func (o *planOptions) wanted() (plan.File, error) {
 		data, err := os.ReadFile(o.file)
 		return plan.There(data), err
 	case len(o.types) != len(o.cpusets):
-		return plan.File{}, fmt.Errorf("there are %d --type and %d --cpuset; give a --cpuset for each --type", len(o.types), len(o.cpusets))
+		return plan.File{}, fmt.Errorf("there are %d --type and %d --cpuset; give one --cpuset for each --type", len(o.types), len(o.cpusets))
 	}
 	file := map[string]map[string]string{}
 	for i, workloadType := range o.types {

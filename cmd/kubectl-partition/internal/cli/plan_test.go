@@ -94,11 +94,11 @@ func TestPlanNamesWhatIsMissingOrWrong(t *testing.T) {
 		"pods of several nodes":        {args: []string{"--online", "0", "--remove", "--pods", write("pods", `{"kind": "List", "items": [{"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "x"}}, {"metadata": {"name": "b", "namespace": "n"}, "spec": {"nodeName": "y"}}]}`)}, want: "those of several nodes"},
 		"a pod's name that is none":    {args: []string{"--state", planState, "--remove", "--pods", write("names", "kind: PodList\nitems: [{metadata: {name: \"a; rm\", namespace: ns}}]")}, want: `"ns/a; rm" is not a pod's namespace and name`},
 		"a pod in place of a list":     {args: []string{"--state", planState, "--remove", "--pods", write("pod", "kind: Pod\nmetadata: {name: a, namespace: n}\nspec: {nodeName: worker-1}")}, want: `kind "Pod" is neither List nor PodList`},
-		"more than a list":             {args: []string{"--state", planState, "--remove", "--pods", write("more", `{"kind": "List", "items": []} {"kind": "List", "items": []}`)}, want: "there is something after the list of pods"},
+		"more than a list":             {args: []string{"--state", planState, "--remove", "--pods", write("more", `{"kind": "List", "items": []} {"kind": "List", "items": []}`)}, want: "there is more input after the list of pods"},
 		"a node's name that is none":   {args: []string{"--online", "0", "--remove", "--pods", write("node", `{"kind": "List", "items": [{"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "x; rm"}}]}`)}, want: `pod n/a: spec.nodeName "x; rm" is not the name of a Node`},
 		"names and labels":             {args: []string{"--remove", "-l", "a=b", "worker-1"}, want: "not both"},
 		"a file and a directory":       {args: []string{"--remove", "--on-host", "--state", planState}, want: "[on-host state] were all set"},
-		"what nobody can know":         {args: []string{"--online", "0-3", "--present-file", present, "--file", "-"}, stdin: `{"management": {"cpuset": "0-1"}}`, want: "it cannot be known whether the change is safe"},
+		"too little is known":          {args: []string{"--online", "0-3", "--present-file", present, "--file", "-"}, stdin: `{"management": {"cpuset": "0-1"}}`, want: "too little is known to tell whether the change is safe"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, errors, code := runPlan(t, test.stdin, test.args...)

@@ -57,8 +57,8 @@ func (c *renderCommand) command() *cobra.Command {
 kubelet's configuration, and kube-apiserver's admission configuration. --host adds what keeps the
 rest of the host on the pools.
 
-What the kubelet would refuse is an error. What it accepts, but a careful operator would avoid, is
-a warning, which does not change the exit code.
+It is an error if the kubelet would refuse the configuration. What it accepts, but a careful operator
+would avoid, is a warning, which does not change the exit code.
 
 Exit codes:
   0  everything was rendered
@@ -105,7 +105,7 @@ Exit codes:
 	flags.StringSliceVar(&c.host, "host", nil, "keep the rest of the host on the pools; --host alone means all of "+strings.Join(parts, ","))
 	flags.Lookup("host").NoOptDefVal = strings.Join(parts, ",")
 	flags.StringVar(&c.target, "target", string(render.Tree), "what to make:"+strings.Join(about, ""))
-	flags.StringVar(&c.to, "to", "", "directory to write to; without it, what is one file is printed")
+	flags.StringVar(&c.to, "to", "", "directory to write to; without it, a single file is printed")
 	flags.BoolVar(&c.force, "force", false, "overwrite files")
 	flags.StringVar(&c.image, "kube-apiserver-image", "", "the patched image, for the target kubeadm")
 	flags.StringVar(&c.variant, "butane-variant", "openshift", "openshift or fcos, for the target butane")
@@ -263,7 +263,7 @@ func (c *renderCommand) pairs() ([]render.NodeConfiguration, error) {
 	return c.fromFlags(partitions), nil
 }
 
-// defaultType is the one that everybody has.
+// defaultType is the one that most clusters have.
 const defaultType = "management"
 
 func (c *renderCommand) propose(host *topology.Topology) ([]render.NodeConfiguration, error) {
@@ -287,7 +287,7 @@ func (c *renderCommand) propose(host *topology.Topology) ([]render.NodeConfigura
 func (c *renderCommand) print(files []render.File) error {
 	target := render.Target(c.target)
 	if target == render.Tree || target == render.Kubeadm || len(files) > 1 && target != render.MachineConfig {
-		return fmt.Errorf("the target %s makes %d files; say with --to where they go", target, len(files))
+		return fmt.Errorf("the target %s makes %d files; give a directory for them with --to", target, len(files))
 	}
 	for i, file := range files {
 		if i > 0 {

@@ -38,7 +38,7 @@ import (
 )
 
 // errIncomplete ends a command that has printed all that it could find out.
-var errIncomplete = errors.New("nothing wrong was found, but the status is incomplete; what is not known is named above")
+var errIncomplete = errors.New("nothing wrong was found, but the status is incomplete; the missing information is named above")
 
 func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 	cluster := genericclioptions.NewConfigFlags(true)
@@ -46,18 +46,18 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 	var options status.Options
 	command := &cobra.Command{
 		Use:   "status",
-		Short: "Show how partitioning stands in a cluster",
-		Long: `Show how workload partitioning stands in a cluster: which kube-apiservers have the
+		Short: "Show the state of partitioning in a cluster",
+		Long: `Show the state of workload partitioning in a cluster: which kube-apiservers have the
 admission plugin, which types are active, what partitioned pods request on each node,
 which pods were skipped and why, which have no right to their partition, and which
 autoscalers cannot work.
 
-The command only reads. The ClusterRole status.workload.openshift.io of the documentation
-has the rights that it needs. A right that is missing is named, and all else is printed.
+The command only reads. The ClusterRole status.workload.openshift.io in the documentation
+has the rights that it needs. If a right is missing, the command names it and prints the rest.
 
-The size of a pool is known to its node's kubelet and not to the API. With --pools, all
-kubelets are asked, through kube-apiserver. This needs the right to get nodes/proxy, with
-which one can do far more than read.
+The size of a pool is known to its node's kubelet, but not to the API. --pools asks all
+kubelets, through kube-apiserver. This needs the right to get nodes/proxy, which allows far
+more than reading.
 
 Exit codes:
   0  nothing is wrong
@@ -65,7 +65,7 @@ Exit codes:
      types that cannot be latched, nodes without a type, pods that were skipped or on which
      nothing has decided, pods whose namespace does not allow their type, pods that request
      more than their pool has, or autoscalers that cannot work
-  2  nothing is wrong in what is known, but something is not known`,
+  2  nothing wrong was found, but some information is missing`,
 		Example: `  # At a glance
   kubectl partition status
 
@@ -268,7 +268,7 @@ func statusFindings(s *status.Status, most int) (sentences []string) {
 	say := func(format string, args ...any) { sentences = append(sentences, fmt.Sprintf(format, args...)) }
 	for _, server := range s.Servers {
 		if server.Plugin == status.Absent {
-			say("%s does not have the admission plugin: whoever uses it can forge a partitioned pod. Upgrade it, or switch the plugin on", server.URL)
+			say("%s does not have the admission plugin: anyone who uses it can forge a partitioned pod. Upgrade it, or switch the plugin on", server.URL)
 		}
 		for _, name := range slices.Sorted(maps.Keys(server.Types)) {
 			if server.Types[name].Unlatched {
@@ -328,7 +328,7 @@ func statusFindings(s *status.Status, most int) (sentences []string) {
 		say("%s with a target annotation or cores in a namespace that does not allow the type: they run as ordinary pods, and their cores count on their nodes. Delete each, or let its namespace allow the type and create it again", counted(ordinary, "pod"))
 	}
 	sentences = append(sentences, exceeding(s.Nodes, most, true, func(node status.Node) string {
-		return fmt.Sprintf("the pool of type %s on node %s has %s, and pod %s/%s requests %s: next to it others get less than they ask for. Let it request less", node.Type, node.Name, millicores(int64(1000**node.PoolCPUs)), node.Largest.Namespace, node.Largest.Name, millicores(node.Largest.Millicores))
+		return fmt.Sprintf("the pool of type %s on node %s has %s, and pod %s/%s requests %s: the other pods there get less than they ask for. Let it request less", node.Type, node.Name, millicores(int64(1000**node.PoolCPUs)), node.Largest.Namespace, node.Largest.Name, millicores(node.Largest.Millicores))
 	})...)
 	for _, a := range s.Autoscalers {
 		say("%s %s/%s of %s: %s", a.Kind, a.Namespace, a.Name, a.Target, a.Problem)
@@ -347,7 +347,7 @@ func statusNotes(s *status.Status, most int) (sentences []string) {
 	}
 	for _, workloadType := range slices.Sorted(maps.Keys(byType)) {
 		namespaces := byType[workloadType]
-		sentences = append(sentences, fmt.Sprintf("%s with a right to type %s and without a quota on %s: %s. The pods there may request all cores of a node, and so much weight in its pool", counted(len(namespaces), "namespace"), workloadType, status.QuotaOnCores(workloadType), listed(namespaces, most)))
+		sentences = append(sentences, fmt.Sprintf("%s with a right to type %s and without a quota on %s: %s. The pods there may request all cores of a node, and thereby as much weight in its pool", counted(len(namespaces), "namespace"), workloadType, status.QuotaOnCores(workloadType), listed(namespaces, most)))
 	}
 	return sentences
 }

@@ -201,7 +201,7 @@ metadata: {name: minimum, namespace: a}
 spec: {limits: [{type: Container, min: {cpu: 100m}}]}
 `
 
-// What the cluster says of a namespace counts beside what files say of it.
+// What the cluster says of a namespace counts as well as what files say of it.
 func TestExplainOfFilesAndACluster(t *testing.T) {
 	limitRange := func(name string) any {
 		return object(t, `{"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "`+name+`", "namespace": "a"}, "spec": {"limits": [{"type": "Container", "min": {"cpu": "100m"}}]}}`)
@@ -269,7 +269,7 @@ func TestExplainOfFiles(t *testing.T) {
 		"files in which nothing has pods":        {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "--local -f -", 2, "no pod and no workload"},
 		"a manifest that is none":                {"{", "--local -f -", 2, "error:"},
 		"a container whose cpu is no number":     {fmt.Sprintf(manifests, "a", "many"), "--local -f -", 2, `Name: "web"`},
-		"neither objects nor files":              {"", "", 2, "name a pod, a TYPE/NAME, or a file with -f"},
+		"neither objects nor files":              {"", "", 2, "name a pod or a TYPE/NAME, or give a file with -f"},
 		"objects and files":                      {"", "pod -f -", 2, "not both"},
 		"objects of no cluster":                  {"", "pod --local", 2, "with --local there is no cluster"},
 	} {
