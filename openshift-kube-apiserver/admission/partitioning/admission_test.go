@@ -148,7 +148,7 @@ func TestPodsThatDoNotAskPass(t *testing.T) {
 func TestANamespaceThatTheCacheHasNotSeenIsRead(t *testing.T) {
 	p, client := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("late", "", ""))
 	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
-	// The cache is stopped in the past by a lister of its own.
+	// The cache is stopped in the past by a separate lister.
 	stale := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().Namespaces()
 	if err := stale.Informer().GetIndexer().Add(partitiontest.Namespace("late", "", "")); err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ func admit(ctx context.Context, b *testing.B, p *plugin, attributes admission.At
 var clusterSizes = []int{1, 5000, 15000}
 
 // BenchmarkOrdinaryPod is both phases of the admission of a pod with four annotations
-// of its own and none of ours, as nearly every pod is.
+// and none of ours, as nearly every pod is.
 func BenchmarkOrdinaryPod(b *testing.B) {
 	annotations := map[string]string{"example.com/a": "1", "example.com/b": "2", "example.com/c": "3", "example.com/d": "4"}
 	for _, nodes := range clusterSizes {

@@ -82,7 +82,7 @@ var namespaceConstraints = map[string]struct {
 	"a quota that counts other pods":       {resourceQuota(v1.ResourceRequestsCPU, v1.ResourceQuotaScopeTerminating), false, ""},
 }
 
-// Cores that are written by hand, with zeros beside them, do not evade what the namespace says of cpu.
+// Cores that are written by hand, with zeros next to them, do not evade what the namespace says of cpu.
 func TestZerosBesideCoresContentNoConstraint(t *testing.T) {
 	for name, object := range map[string]runtime.Object{
 		"a LimitRange with a maximum below it": limitRange(v1.LimitRangeItem{Max: cpuOf("1")}),
@@ -136,9 +136,9 @@ func TestPodsThatBecomeOrdinaryKeepTheDefaultLimit(t *testing.T) {
 			limits v1.LimitRangeItem
 			quota  v1.ResourceName
 		}{
-			"a maximum":                            {limits: v1.LimitRangeItem{Max: cpuOf("4")}},
-			"a ratio with a default":               {limits: v1.LimitRangeItem{MaxLimitRequestRatio: cpuOf("50"), Default: cpuOf("4")}},
-			"a quota of limits beside the default": {limits: v1.LimitRangeItem{Default: cpuOf("4")}, quota: v1.ResourceLimitsCPU},
+			"a maximum":                          {limits: v1.LimitRangeItem{Max: cpuOf("4")}},
+			"a ratio with a default":             {limits: v1.LimitRangeItem{MaxLimitRequestRatio: cpuOf("50"), Default: cpuOf("4")}},
+			"a quota of limits with the default": {limits: v1.LimitRangeItem{Default: cpuOf("4")}, quota: v1.ResourceLimitsCPU},
 		} {
 			t.Run(name+", "+object, func(t *testing.T) {
 				limits := limitRange(constraints.limits)
@@ -207,7 +207,7 @@ func TestConstraintsOfTheNamespaceAreKept(t *testing.T) {
 	}
 }
 
-// LimitRanger gives cores to each container that has none, whether or not anybody asks.
+// LimitRanger gives cores to each container that has none, whether or not the pod asks.
 func TestCoresOfALimitRangeAreAskedForByNobody(t *testing.T) {
 	asks := map[string]string{managementTarget: ""}
 	hard := map[string]string{managementTarget: `{"effect": "RequiredDuringScheduling"}`}
@@ -275,7 +275,7 @@ func TestCoresOfALimitRangeAreAskedForByNobody(t *testing.T) {
 	}
 }
 
-// Cores that somebody wrote are not LimitRanger's, also where they are as many.
+// Cores that were written by hand are not LimitRanger's, also where they are as many.
 func TestCoresAsManyAsADefaultAreKept(t *testing.T) {
 	object := limitRange(v1.LimitRangeItem{Default: coresOf("100")})
 	object.Spec.Limits[0].Default["infra.workload.openshift.io/cores"] = resource.MustParse("100")

@@ -80,7 +80,7 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 		}
 		return admission.NewForbidden(a, errors.New(decision.Message()))
 	case decision.Outcome == partition.Skipped && pod.Annotations[partition.WarningAnnotation] == "" && !earlier.counted:
-		// Nobody must be told, or the pod has no room for the annotation: nothing is left for
+		// No one must be told, or the pod has no room for the annotation: nothing is left for
 		// Validate to warn of and to count.
 		earlier.counted = true
 		p.count(a, decision)
@@ -155,7 +155,7 @@ func (p *plugin) decide(ctx context.Context, a admission.Attributes, pod *core.P
 }
 
 // cpuBesideCores names the containers of a partitioned pod to which a webhook has given cpu:
-// what LimitRanger has put there is nobody's request.
+// what LimitRanger has put there is not a request of the pod.
 func cpuBesideCores(constraints constraint.Constraints, pod *core.Pod) (containers []string) {
 	for _, of := range internalpod.View(pod).Containers {
 		if partition.CarriesCores(*of.Requests) && constraints.NamesCPU(of) {
@@ -166,7 +166,7 @@ func cpuBesideCores(constraints constraint.Constraints, pod *core.Pod) (containe
 }
 
 // validateCreate refuses a pod that something has changed after the last run of Admit, so
-// that it is no longer what the core makes of it: a webhook that runs once more
+// that it is no longer what the core makes of it: a webhook that runs again
 // after that, for example. The kubelet would not know such a pod as partitioned. Such a
 // webhook may also make a whole partitioned pod of one that may not be one, so the gate
 // is asked again. What was decided of the others is told and counted here.

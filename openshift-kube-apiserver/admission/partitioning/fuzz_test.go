@@ -120,7 +120,7 @@ func FuzzAdmit(f *testing.F) {
 }
 
 // expectSilence checks that nothing of ours is left of a pod that asks for the type that was
-// decided against, and that nobody is told.
+// decided against, and that there is no warning.
 func expectSilence(t *testing.T, against *plugin, pod *core.Pod) {
 	t.Helper()
 	target, _ := partition.ParseTarget(pod.Annotations)

@@ -193,13 +193,13 @@ func TestNobodyIsToldOfATypeThatWasDecidedAgainst(t *testing.T) {
 				t.Errorf("got %v, told %q, %v", err, told, pod)
 			}
 			if told, err := create(t, p, newPod(map[string]string{partition.TargetAnnotation("absent"): ""}), "plain"); err != nil || len(told) != 1 {
-				t.Errorf("a type that nobody knows got %v, told %q", err, told)
+				t.Errorf("an unknown type got %v, told %q", err, told)
 			}
 		})
 	}
 }
 
-// Until the object has decided, pods that ask for the type are not created, and nobody else
+// Until the object has decided, pods that ask for the type are not created, and no other pod
 // notices.
 func TestPodsWaitForTheObjectThatDecides(t *testing.T) {
 	const name = `infrastructures.config.openshift.io "cluster" `

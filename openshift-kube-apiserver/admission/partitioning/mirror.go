@@ -24,7 +24,7 @@ import (
 )
 
 // isMirror reports whether the pod is the mirror of a static pod, sent by the node on which
-// that runs. Anybody can write the annotation, and a pod that is exempt holds what cores it
+// that runs. Any user can write the annotation, and a pod that is exempt holds what cores it
 // likes; a node that lies holds its own.
 func (p *plugin) isMirror(a admission.Attributes, pod *core.Pod) bool {
 	if _, annotated := pod.Annotations[core.MirrorPodAnnotationKey]; !annotated {
@@ -34,7 +34,7 @@ func (p *plugin) isMirror(a admission.Attributes, pod *core.Pod) bool {
 	return isNode && node != "" && node == pod.Spec.NodeName
 }
 
-// mirror leaves what the kubelet wrote, and takes out what LimitRanger has put beside it,
+// mirror leaves what the kubelet wrote, and takes out what LimitRanger has added to it,
 // so that a static pod is not counted twice (design, section 4.1). Where the namespace
 // would refuse it then, its cores become cpu, with the default limit that LimitRanger gives
 // the ordinary pod of that manifest: a control plane must be seen, and is counted once that

@@ -60,11 +60,11 @@ func expectMirror(t *testing.T, p *plugin, byCores bool) {
 	}
 }
 
-// Anybody but the node itself cannot have a pod exempt, in either phase.
+// Only the node itself can have a pod exempt, in either phase.
 func TestMirrorPodsOfOthersArePodsLikeAnyOther(t *testing.T) {
 	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("plain", "", ""))
 	for name, as := range map[string]user.Info{
-		"nobody":                      nil,
+		"no user":                     nil,
 		"a user":                      &user.DefaultInfo{Name: "mallory"},
 		"a user called a node":        &user.DefaultInfo{Name: "system:node:a"},
 		"another node":                &user.DefaultInfo{Name: "system:node:b", Groups: []string{user.NodesGroup}},

@@ -32,7 +32,7 @@ import (
 )
 
 // update keeps the stored pod's annotations, whichever subresource the request
-// goes to: nobody enters or leaves a partition after creation.
+// goes to: no pod enters or leaves a partition after creation.
 func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.Pod) error {
 	stored, ok := a.GetOldObject().(*core.Pod)
 	if !ok {
@@ -52,7 +52,7 @@ func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.P
 	return nil
 }
 
-// resize takes out what LimitRanger, which runs before, has put into a resize as well: nobody asked for it. It
+// resize takes out what LimitRanger, which runs before, has put into a resize as well: the client did not ask for it. It
 // refuses to give CPU to a partitioned pod.
 func (p *plugin) resize(a admission.Attributes, pod, stored *core.Pod) error {
 	partitioned := isPartitioned(stored)
@@ -88,7 +88,7 @@ func isPartitioned(stored *core.Pod) bool {
 	return is
 }
 
-// validateUpdate refuses what a webhook has done since: one may run once more after the last
+// validateUpdate refuses what a webhook has done since: one may run again after the last
 // Admit.
 func validateUpdate(a admission.Attributes, pod, stored *core.Pod) error {
 	if changed := partition.ChangedAnnotation(pod.Annotations, stored.Annotations); changed != "" {

@@ -34,7 +34,7 @@ import (
 
 // StartPolicy calls start, which starts the CPU manager's policy, after it has derived the
 // shared CPUs for the checkpoint (partition.Checkpoint.Derive). Upstream would refuse to start
-// until somebody deletes the checkpoint, and all exclusive assignments with it
+// until an administrator deletes the checkpoint, and all exclusive assignments with it
 // (pkg/kubelet/cm/cpumanager/policy_static.go, validateState).
 //
 // An error names a pod that may be running and holds a CPU of a pool. The whole checkpoint then

@@ -63,7 +63,7 @@ func TestConfigureFitsTheConfigurationToThePools(t *testing.T) {
 		"reserved cgroups are dropped, and an Event says so": {config: kubeletconfig.KubeletConfiguration{SystemReservedCgroup: "/system.slice",
 			EnforceNodeAllocatable: []string{"pods", "system-reserved-compressible"}}, pools: pools(0), wantReserved: "0",
 			wantEvent: "dropped: systemReservedCgroup=/system.slice, enforceNodeAllocatable: system-reserved-compressible"},
-		"reserved cgroups beside explicit reserved CPUs are left to upstream": {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "0", SystemReservedCgroup: "/system.slice",
+		"reserved cgroups with explicit reserved CPUs are left to upstream": {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "0", SystemReservedCgroup: "/system.slice",
 			EnforceNodeAllocatable: []string{"pods", "system-reserved"}}, pools: pools(0), wantReserved: "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestConfigureFitsTheConfigurationToThePools(t *testing.T) {
 			}
 			expectEvent(t, recorder, test.wantEvent)
 			if forbidden := test.config.SystemReservedCgroup != "" || len(test.config.EnforceNodeAllocatable) > 1; forbidden && !explicit {
-				t.Errorf("beside the reserved CPUs there still are %q and %q", test.config.SystemReservedCgroup, test.config.EnforceNodeAllocatable)
+				t.Errorf("with the reserved CPUs there still are %q and %q", test.config.SystemReservedCgroup, test.config.EnforceNodeAllocatable)
 			}
 		})
 	}

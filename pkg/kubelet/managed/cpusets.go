@@ -53,7 +53,7 @@ func hierarchy() cpusets {
 }
 
 // cpus returns the cpuset of a cgroup as it was written. On cgroup v2 it is empty until
-// somebody writes one.
+// one is written.
 func (c cpusets) cpus(cgroup string) (cpuset.CPUSet, error) {
 	return readCPUSet(filepath.Join(c.root, cgroup), "cpuset.cpus")
 }
@@ -159,10 +159,10 @@ func (c cpusets) fit(cgroup string, cpus, otherwise cpuset.CPUSet, above int) er
 // wants returns the CPUs that a cgroup below a container should have, as far as the container has
 // them. It has the cpuset has, and the cgroup above it had the cpuset before, and gets cpus.
 //
-//   - If fit has narrowed it, and nobody has written its cpuset since, it wants what it had.
+//   - If fit has narrowed it, and its cpuset was not written since, it wants what it had.
 //   - If it has all that the cgroup above had, then it inherited that, as the cgroups do that
 //     runtimes create in containers, and wants all that the cgroup above gets.
-//   - Otherwise, whoever made it wants just that.
+//   - Otherwise, its creator wants just that.
 func (c cpusets) wants(cgroup string, has, before, cpus cpuset.CPUSet) cpuset.CPUSet {
 	if was, ok := classes.narrowed[cgroup]; ok && was.to.Equals(has) {
 		return was.from
@@ -225,7 +225,7 @@ func (c cpusets) widenToParent(cgroup string, follows func(child string, has, be
 }
 
 // sameAsItsPod reports whether a child has the cpuset that its pod had. Then it inherited that
-// when it was created, as sandboxes do, and was narrowed with the pod: nobody gave it one of
+// when it was created, as sandboxes do, and was narrowed with the pod: it was never given one of
 // its own.
 func sameAsItsPod(_ string, has, before cpuset.CPUSet) bool { return has.Equals(before) }
 

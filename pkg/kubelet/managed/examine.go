@@ -87,7 +87,7 @@ func (n *node) examine(pod *v1.Pod, container, containerID string) outcome {
 // look asks once. It returns the container's cpuset, after the repair if one was needed. The
 // cpuset is empty if the container has none, or if the runtime and the cgroup disagree.
 //
-// On cgroup v2 nobody but an NRI plugin or a DRA driver gives a container's cgroup a cpuset that
+// On cgroup v2 only an NRI plugin or a DRA driver gives a container's cgroup a cpuset that
 // this project never gives. containerd does not report such a set, so the cgroup's counts. On v1
 // the kernel narrows the cgroup while a CPU is offline, and prepare writes it before the runtime
 // does.

@@ -123,16 +123,16 @@ func TestPreviousContainersAreUpdatedOnceAndOnlyIfWrong(t *testing.T) {
 		"an ordinary container off the pools":                             {pools: management, has: "2-3"},
 		"an ordinary container without a cpuset":                          {pools: management, want: "2-3"},
 		"an ordinary container with what a previous pool left":            {pools: management, gave: "3", has: "3", want: "2-3"},
-		"an ordinary container that somebody else put off the pools":      {pools: management, has: "3"},
-		"an ordinary container that somebody else put half on the pool":   {pools: management, has: "1-2", want: "2"},
-		"an ordinary container that somebody else put on the pool":        {pools: management, has: "0", want: "2-3"},
+		"an ordinary container that another tool put off the pools":       {pools: management, has: "3"},
+		"an ordinary container that another tool put half on the pool":    {pools: management, has: "1-2", want: "2"},
+		"an ordinary container that another tool put on the pool":         {pools: management, has: "0", want: "2-3"},
 		"an ordinary container gets no isolated CPU":                      {pools: management, isolated: "3", want: "2"},
 		"an ordinary container gets isolated CPUs if there are no others": {pools: management, isolated: "2-3", want: "2-3"},
 		"the type has lost its CPUs":                                      {pools: partition.Pools{"management": cpuset.New()}, gave: "0-1", partitioned: true, has: "0-1", want: "0-3"},
 		"the type never had CPUs, and the container has no cpuset":        {pools: partition.Pools{"management": cpuset.New()}},
 		"the file has gone":                                               {gave: "0-1", partitioned: true, has: "0-1", want: "0-3"},
 		"the file has gone, and there are isolated CPUs":                  {gave: "0-1", isolated: "3", has: "0-1", want: "0-2"},
-		"the file has gone, but somebody else gave the cpuset":            {gave: "0-1", has: "2"},
+		"the file has gone, but another tool gave the cpuset":             {gave: "0-1", has: "2"},
 		"the file has gone, and the container has no cpuset":              {gave: "0-1"},
 		"the runtime reports nothing of a partitioned container":          {pools: management, partitioned: true, silent: true, want: "0-1"},
 		"the runtime reports nothing of an ordinary container":            {pools: management, silent: true, want: "2-3"},
@@ -303,7 +303,7 @@ func TestContainersThatUpstreamCouldNotListAreKnown(t *testing.T) {
 			FollowPods(nil, nil, nil, runtime, none{}, newMemoryState(host.log))
 			if test.err != nil {
 				if got := RunningContainerCPUs(ordinaryPod(), "c", "id", cpuset.New()); !got.IsEmpty() {
-					t.Errorf("while nobody knows, the container is kept on %s", got)
+					t.Errorf("while this is unknown, the container is kept on %s", got)
 				}
 			}
 			runtime.err = nil

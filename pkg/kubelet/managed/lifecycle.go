@@ -97,7 +97,7 @@ var host struct {
 	// CPUs out of the shared CPUs.
 	static, strict bool
 	previous       previousKubelet
-	// podCgroups means that pods have cgroups of their own (cgroupsPerQOS).
+	// podCgroups means that pods have their own cgroups (cgroupsPerQOS).
 	podCgroups bool
 	// quotaPeriod is the period of CPU limits; zero means that the kubelet enforces none.
 	quotaPeriod time.Duration

@@ -88,7 +88,7 @@ func (c cpusets) makeRoomInClass(class string, update func() error, cpus cpuset.
 
 // makeRoomInPod widens a pod's cgroup if it lacks any of the CPUs: RepairPodCgroup does not look
 // at a pod that ends. On cgroup v1, an ordinary pod gets the cpuset of its class. So does what is
-// in it without a cpuset of its own: its sandbox.
+// in it without its own cpuset: its sandbox.
 func (n *node) makeRoomInPod(pod *v1.Pod, sets cpusets, path string, cpus cpuset.CPUSet) error {
 	classes.Lock()
 	defer classes.Unlock()

@@ -49,7 +49,7 @@ var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(staticPodsSkipped)
 })
 
-// collector computes its metrics when somebody asks for them, so nothing has to be kept in
+// collector computes its metrics when they are read, so nothing has to be kept in
 // step.
 type collector struct{ metrics.BaseStableCollector }
 

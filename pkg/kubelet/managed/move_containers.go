@@ -49,7 +49,7 @@ func MoveContainers[C any, F reconcileState[C]](period time.Duration, ready func
 	go func() {
 		for passes := 0; passes < mostPasses; {
 			time.Sleep(period)
-			// Until the API server answers, nobody knows all pods: passes before that do not
+			// Until the API server answers, not all pods are known: passes before that do not
 			// count. Nor does one in which a container runs where it does not belong, or may do so, since
 			// the runtime cannot be reached, say.
 			known := ready()

@@ -90,7 +90,7 @@ func TestContainersAreMovedUntilAllAreWhereTheyBelong(t *testing.T) {
 // reconciled is upstream's reconciledContainer.
 type reconciled struct{ podName, containerName, containerID string }
 
-// A runtime that is away for long does not leave containers where they do not belong.
+// A runtime that is down for long does not leave containers where they do not belong.
 func TestContainersThatRunAreMovedHoweverLongItTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		startedIn(t, t.TempDir())

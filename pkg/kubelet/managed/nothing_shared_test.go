@@ -92,7 +92,7 @@ func TestNothingLeftToShareIsReported(t *testing.T) {
 	if got := current.Load().shared().Size(); got != 0 {
 		t.Errorf("the gauge shows %d, want 0", got)
 	}
-	// What has ended disturbs nobody. Another container of its pod runs on the CPU that is reserved.
+	// What has ended is not disturbed. Another container of its pod runs on the CPU that is reserved.
 	init := *shared.Spec.Containers[0].DeepCopy()
 	init.Name = "init"
 	shared.Spec.InitContainers = []v1.Container{init}

@@ -50,7 +50,7 @@ type observation struct {
 	// notes of the cpuset that each container has.
 	state, lastUpdates state.State
 	runtime            containerRuntime
-	// found are the previous containers, by ID; see examine. unlisted means that nobody has named
+	// found are the previous containers, by ID; see examine. unlisted means that the runtime has not named
 	// them yet; see listContainers.
 	found    map[string]previousContainer
 	unlisted bool

@@ -44,7 +44,7 @@ func (n *node) reportOnline() {
 }
 
 // reportOffline sends Events about CPUs that went offline after the kubelet started. The
-// kernel silently takes such a CPU out of every cpuset, and nobody would notice that a pool is
+// kernel silently takes such a CPU out of every cpuset, and it would go unnoticed that a pool is
 // smaller. A kubelet that starts while the CPU is offline refuses a pinning file that names
 // it.
 func (n *node) reportOffline(before, online cpuset.CPUSet) {

@@ -33,7 +33,7 @@ import (
 //
 //   - Under the policy static they run on the shared CPUs, which the CPU manager chooses, or,
 //     when exclusive containers have taken all of those, on what unshared returns.
-//   - Under the policy none they run on every CPU that is in no pool. If somebody else, such as
+//   - Under the policy none they run on every CPU that is in no pool. If another program, such as
 //     an NRI plugin or a DRA driver, gave one a cpuset outside the pools, it keeps that.
 
 // pool returns the CPUs to which the pod's containers are confined on this node; false if the
@@ -171,7 +171,7 @@ func RunningContainerCPUs(pod *v1.Pod, container, containerID string, chosen cpu
 	updateKept()
 	// The classes may lack CPUs of the set, or lose them at any time. So make room first, then
 	// note the set, so that later updates of the classes allow for it. An update between these
-	// two steps does not know the set yet, so make room once more.
+	// two steps does not know the set yet, so make room again.
 	if set = n.makeRoom(pod, set); set.IsEmpty() {
 		return set
 	}

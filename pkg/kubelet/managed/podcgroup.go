@@ -123,7 +123,7 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 		return
 	}
 	// A cgroup that does not exist yet is upstream's to create, with the right values. Upstream only
-	// logs if that fails. For containers with a cpuset of their own that is enough.
+	// logs if that fails. For containers with their own cpuset that is enough.
 	exists := manager.Exists(pod)
 	if !exists && (workloadType == ordinarySandbox || n != nil && byPodCgroup(pod)) {
 		return
@@ -131,7 +131,7 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 	if exists {
 		if err := n.repairPodCgroup(pod, workloadType, path, func(cpus cpuset.CPUSet) error {
 			if !partitioned && cpus.IsEmpty() {
-				return nil // nobody has confined it, and nobody will
+				return nil // it was not confined, and will not be
 			}
 			config := callResourceConfigForPod[R](configFor, pod, host.quotaPeriod)
 			fields := []string{hugePages}

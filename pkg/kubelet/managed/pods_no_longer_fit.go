@@ -92,7 +92,7 @@ func allocatedCPU(rootDirectory string) (map[types.UID]int64, error) {
 	if err := manager.GetCheckpoint(name, &checkpoint); err != nil {
 		return nil, err
 	}
-	// From v1.38 on, upstream writes its pods beside this. At the first start after an upgrade it is as before.
+	// From v1.38 on, upstream writes its pods as well. At the first start after an upgrade it is as before.
 	var info state.PodResourceCheckpointInfo
 	if err := json.Unmarshal([]byte(checkpoint.Data), &info); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)

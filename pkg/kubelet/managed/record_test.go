@@ -111,10 +111,10 @@ func TestPoolsMayChangeWithTheVersion(t *testing.T) {
 		partitioned bool
 		has, want   string
 	}{
-		"a partitioned container on the previous pool":                 {partitioned: true, has: "2", want: "0-1"},
-		"a container on the previous pool that is ordinary now":        {has: "2", want: "2-3"},
-		"an ordinary container on what the previous pool left":         {has: "0-1,3", want: "2-3"},
-		"an ordinary container that somebody else put on the new pool": {has: "1-2", want: "2"},
+		"a partitioned container on the previous pool":                {partitioned: true, has: "2", want: "0-1"},
+		"a container on the previous pool that is ordinary now":       {has: "2", want: "2-3"},
+		"an ordinary container on what the previous pool left":        {has: "0-1,3", want: "2-3"},
+		"an ordinary container that another tool put on the new pool": {has: "1-2", want: "2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := ordinaryPod()

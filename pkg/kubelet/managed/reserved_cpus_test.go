@@ -137,7 +137,7 @@ func TestEveryCPUMayBeReserved(t *testing.T) {
 }
 
 // A CPU that was reserved while an exclusive container held it is that container's alone, and
-// nobody's once the container has ended.
+// free once the container has ended.
 func TestSharedContainersStayOffCPUsThatWereReservedLater(t *testing.T) {
 	restarted(t, &fakeRuntime{})
 	host.static, host.strict, host.online = true, true, cpuset.New(0, 1, 2, 3, 4, 5)
@@ -159,8 +159,8 @@ func TestSharedContainersStayOffCPUsThatWereReservedLater(t *testing.T) {
 	}
 	observed.state.SetCPUSet("holder", "c", cpuset.New(2))
 	expect("the holder", holder, cpuset.New(2), cpuset.New(2))
-	expect("beside the holder", sharing, cpuset.New(4, 5), cpuset.New(4, 5))
-	expect("beside the holder, with nothing left to share", sharing, cpuset.New(), cpuset.New(1, 3))
+	expect("with the holder", sharing, cpuset.New(4, 5), cpuset.New(4, 5))
+	expect("with the holder, and nothing left to share", sharing, cpuset.New(), cpuset.New(1, 3))
 	observed.state.Delete("holder", "c")
 	expect("after the holder, whose CPU upstream shares", sharing, cpuset.New(2, 4, 5), cpuset.New(4, 5))
 	expect("after the holder, whose CPU is all that upstream shares", sharing, cpuset.New(2), cpuset.New(1, 2, 3))

@@ -23,7 +23,7 @@ import (
 )
 
 // This file places pods of a RuntimeClass, whose code may run elsewhere than in their containers'
-// cgroups (design, section 6, runtimes with a sandbox of their own): in a virtual machine, or in a
+// cgroups (design, section 6, runtimes with their own sandbox): in a virtual machine, or in a
 // kernel such as gVisor's, which is one process for all containers and ignores their cpusets. Either is
 // in the cgroup of the pod. So an ordinary pod's is confined, too. This needs cgroup v2, on which the
 // kernel intersects a cgroup's cpuset with its parent's.
@@ -39,7 +39,7 @@ import (
 // is confined. It is no valid workload type.
 const ordinarySandbox = "(sandbox)"
 
-// inVM reports whether a pod runs in a virtual machine, as far as anybody but the runtime can
+// inVM reports whether a pod runs in a virtual machine, as far as anything but the runtime can
 // tell: its RuntimeClass has an overhead.
 func inVM(pod *v1.Pod) bool {
 	return pod.Spec.RuntimeClassName != nil && len(pod.Spec.Overhead) > 0

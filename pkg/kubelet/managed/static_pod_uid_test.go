@@ -42,10 +42,10 @@ func TestPartitionedStaticPodHasAnotherUID(t *testing.T) {
 		workloadType string
 		want         types.UID
 	}{
-		"with a UID of its own":                         {uid: "a", workloadType: "management", want: "a-management"},
-		"of another type":                               {uid: "a", workloadType: "other", want: "a-other"},
-		"that runs unpartitioned":                       {uid: "a", workloadType: "unknown", want: "a"},
-		"without a file":                                {off: true, uid: "a", workloadType: "management", want: "a"},
+		"with its own UID":        {uid: "a", workloadType: "management", want: "a-management"},
+		"of another type":         {uid: "a", workloadType: "other", want: "a-other"},
+		"that runs unpartitioned": {uid: "a", workloadType: "unknown", want: "a"},
+		"without a file":          {off: true, uid: "a", workloadType: "management", want: "a"},
 		"whose UID upstream makes from its new content": {workloadType: "management"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -42,7 +42,7 @@ func TestCgroupsBelowAContainerMoveBeforeIt(t *testing.T) {
 		"the file has gone":                                  {noted: "2-3", has: map[string]string{"": "2-3", "/docker": "2-3"}, want: map[string]string{"": "0-3", "/docker": "0-3"}},
 		"the policy static shares more":                      {pools: management, static: "2-3", noted: "3", has: map[string]string{"": "3", "/docker": "3"}, want: map[string]string{"": "2-3", "/docker": "2-3"}},
 		"it is where it belongs":                             {pools: management, noted: "2-3", has: map[string]string{"": "2-3", "/docker": "2-3", "/docker/a": "3"}, want: map[string]string{"": "2-3", "/docker": "2-3", "/docker/a": "3"}},
-		"somebody else has narrowed it":                      {pools: management, static: "2-3", noted: "2-3", has: map[string]string{"": "3", "/docker": "3"}, want: map[string]string{"": "3", "/docker": "3"}},
+		"another tool has narrowed it":                       {pools: management, static: "2-3", noted: "2-3", has: map[string]string{"": "3", "/docker": "3"}, want: map[string]string{"": "3", "/docker": "3"}},
 		"a CPU is offline":                                   {pools: management, online: "0-2", has: map[string]string{"": "0-2", "/docker": "0-2"}, want: map[string]string{"": "2", "/docker": "2"}},
 		"cgroup v2 needs none of it":                         {pools: management, v2: true, has: map[string]string{"": "0-3", "/docker": "0-3"}, want: map[string]string{"": "0-3", "/docker": "0-3"}},
 	} {

@@ -70,12 +70,12 @@ type Tracker struct {
 	types atomic.Pointer[map[string]typeState]
 	// failed is set while the latch cannot be written.
 	failed atomic.Bool
-	// latchedNow is told of types that this server has latched. If it is nil, nobody is told.
+	// latchedNow, if not nil, is called with the types that this server has latched.
 	latchedNow func(ctx context.Context, workloadTypes []string)
 	// notAllowed is what SetPods was given, or nil.
 	notAllowed func(ctx context.Context, workloadType string) []string
 	// missing is told of each node that joins or changes without the cores of an active
-	// type; it must not block. If it is nil, nobody is told.
+	// type; it must not block. It may be nil.
 	missing func(node *v1.Node, workloadType string)
 	// changed wakes the writer of the latch.
 	changed chan struct{}

@@ -114,7 +114,7 @@ func TestATypeBecomesActiveAndStaysSo(t *testing.T) {
 		events.Items = slices.Delete(events.Items, activated, activated+1)
 		for _, event := range events.Items {
 			if event.Reason != eventNodeMissing || event.InvolvedObject.Name != "c" || !strings.Contains(event.Message, "management.workload.openshift.io/cores") {
-				t.Errorf("an Event that nobody wants: %v", event)
+				t.Errorf("an unwanted Event: %v", event)
 			}
 		}
 		return len(events.Items) == 1

@@ -84,7 +84,7 @@ func (t *Tracker) SetDynamicClient(ctx context.Context, client dynamic.Interface
 }
 
 // remind has an error in the log every so often, until the context ends, while nothing is
-// decided: on a cluster that nobody's installer prepares, pods that ask are never created.
+// decided: on a cluster that no installer prepares, pods that ask are never created.
 func (t *Tracker) remind(ctx context.Context, every time.Duration) {
 	// It ends with the context and has no other error.
 	_ = wait.PollUntilContextCancel(ctx, every, false, func(ctx context.Context) (bool, error) {

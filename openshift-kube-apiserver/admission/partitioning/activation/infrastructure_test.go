@@ -129,7 +129,7 @@ func TestInfrastructureDecides(t *testing.T) {
 				t.Errorf("of a type on which the nodes decide it says %+v", got)
 			}
 			if got := ask(tracker, "absent"); got != (answer{reason: partition.ReasonTypeInactive}) {
-				t.Errorf("of a type that nobody knows it says %+v", got)
+				t.Errorf("of an unknown type it says %+v", got)
 			}
 		})
 	}
@@ -181,7 +181,7 @@ func TestAServerThatFailsSaysNothing(t *testing.T) {
 	}
 }
 
-// On a cluster that nobody's installer prepares, somebody has to find out why pods wait.
+// On a cluster that no installer prepares, the administrator must be able to find out why pods wait.
 func TestTheLogSaysWhatIsMissing(t *testing.T) {
 	for name, test := range map[string]struct {
 		verdict verdict

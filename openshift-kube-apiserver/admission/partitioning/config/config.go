@@ -17,7 +17,7 @@ limitations under the License.
 // Package config is the plugin's configuration in kube-apiserver's admission configuration
 // file (design, section 4.2): its versioned kind, its defaults, and what is wrong with one.
 //
-// It knows which source of activation somebody chose. How a source decides, and what follows
+// It knows which source of activation was chosen. How a source decides, and what follows
 // from that for a pod, it must not know; it imports no client and nothing of
 // k8s.io/kubernetes.
 package config

@@ -144,11 +144,11 @@ func (d Constraints) GivesCores() bool {
 	return false
 }
 
-// DropDefaultCores takes those cores out of a pod that LimitRanger gave it from a LimitRange: nobody asked
+// DropDefaultCores takes those cores out of a pod that LimitRanger gave it from a LimitRange: no one asked
 // for them. They are as many as a default, in a pod in which LimitRanger says that it has set something. (What
 // it says has only the last of several LimitRanges, and may be of an earlier request.) Before is the pod as an
 // earlier run left it, or as it is stored: cores that it had stay. Nil means that this is not known. Then those stay that
-// the container's resources annotation confirms, and that have no cpu beside them from which others follow.
+// the container's resources annotation confirms, and that have no cpu next to them from which others follow.
 func (d Constraints) DropDefaultCores(pod, before *core.Pod) {
 	if _, has := pod.Annotations[limitRangerAnnotation]; !has {
 		return
@@ -291,7 +291,7 @@ func (d Constraints) matches(q *v1.ResourceQuota, pod *core.Pod) bool {
 
 // Refusal says which object would have the partitioned pod refused and not the same pod with
 // the cpu of the ordinary one, and why. It is empty if none would: what other constraints the pod
-// does not meet is no matter of cpu. A limit of zero beside cores, which anybody can write, is none: it
+// does not meet is no matter of cpu. A limit of zero next to cores, which any user can write, is none: it
 // would content a maximum that the cores do not keep.
 func (d Constraints) Refusal(partitioned, ordinary *core.Pod) string {
 	withCPU, unlimited := ordinary.DeepCopy(), partitioned.DeepCopy()
@@ -343,7 +343,7 @@ func addCores(to, from internalpod.Pod) {
 }
 
 // SetDefaults makes of a template's pod what the plugin would decide on: API defaulting and LimitRanger's
-// defaults come first, and cores for which nobody asked go.
+// defaults come first, and cores that were not asked for go.
 func (d Constraints) SetDefaults(pod *core.Pod) error {
 	var external v1.Pod
 	if err := corev1.Convert_core_Pod_To_v1_Pod(pod, &external, nil); err != nil {

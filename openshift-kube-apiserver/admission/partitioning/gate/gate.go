@@ -57,7 +57,7 @@ type Gate struct {
 	namespaces corev1listers.NamespaceLister
 }
 
-// New returns a gate for the workload types. Errors begin with the name. Nobody is answered
+// New returns a gate for the workload types. Errors begin with the name. No request is answered
 // before synced reports that the caller's own caches are filled.
 func New(name string, types Types, synced func() bool) *Gate {
 	return &Gate{name: name, types: types, synced: synced}
@@ -141,7 +141,7 @@ func (g *Gate) ofType(workloadType string) (reason partition.Reason, known bool)
 }
 
 // awaitType is ofType as soon as that is known. It waits as long as the request may, and then
-// asks the client to come again: nobody guesses.
+// asks the client to try again, rather than guess.
 func (g *Gate) awaitType(ctx context.Context, workloadType string) (partition.Reason, error) {
 	reason, known := g.ofType(workloadType)
 	if known {

@@ -43,7 +43,7 @@ type Pods struct {
 // index is the name of the index of pods by the type of their partition.
 const index = "workload.openshift.io/partition"
 
-// New follows pods and namespaces. kube-apiserver caches both for plugins of its own
+// New follows pods and namespaces. kube-apiserver caches both for its own plugins
 // (PodSecurity, NamespaceLifecycle), so an index is all that this adds. It returns an error if an informer has
 // started already, or has such an index.
 func New(pods coreinformers.PodInformer, namespaces coreinformers.NamespaceInformer) (*Pods, error) {

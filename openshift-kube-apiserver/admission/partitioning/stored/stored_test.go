@@ -34,7 +34,7 @@ import (
 func TestPodsWithoutARightToTheirPartitionAreNamed(t *testing.T) {
 	target := partition.TargetAnnotation("management")
 	planted := func(change func(*v1.Pod)) *v1.Pod {
-		// As anybody can write it who creates pods through a kube-apiserver without the plugin.
+		// As any user can write it who creates pods through a kube-apiserver without the plugin.
 		pod := podtest.Pod(map[string]string{target: `{"effect":"PreferredDuringScheduling"}`, partition.ResourcesAnnotation("c"): `{"cpushares":16000}`},
 			podtest.Container("c", "management.workload.openshift.io/cores=16000 memory=16Mi", "management.workload.openshift.io/cores=16000"))
 		if change != nil {

@@ -47,7 +47,7 @@ func (c *Container[L, N]) asksFor(stored *Container[L, N], annotations map[strin
 	if !c.carriesCores() {
 		return c.ordinary(nil, cores) == was
 	}
-	// A patch keeps the cores, and adds beside them what it names.
+	// A patch keeps the cores, and adds to them what it names.
 	for _, list := range []struct {
 		now, stored L
 		was         int64
@@ -72,7 +72,7 @@ func keep[L ~map[N]resource.Quantity, N ~string](list *L, stored L) {
 }
 
 // KeepAnnotations gives a pod the stored pod's annotations that are ours, and returns what
-// [ChangedAnnotation] said of them before. Nobody enters or leaves a partition after creation
+// [ChangedAnnotation] said of them before. No pod enters or leaves a partition after creation
 // (design, section 4.3).
 func KeepAnnotations(annotations *map[string]string, stored map[string]string) (changed string) {
 	changed = ChangedAnnotation(*annotations, stored)

@@ -130,7 +130,7 @@ func TestNobodyEntersOrLeavesAPartitionLater(t *testing.T) {
 		"a pod that leaves with all it has":      {nil, map[string]string{target: soft}, map[string]string{target: soft}, []string{target}},
 		"a pod that enters":                      {maps.Clone(partitioned), map[string]string{other: "1"}, map[string]string{other: "1"}, []string{target, ResourcesPrefix + "a"}},
 		"another effect":                         {map[string]string{target: hard}, map[string]string{target: soft}, map[string]string{target: soft}, []string{target}},
-		"a warning that somebody takes away":     {nil, map[string]string{WarningAnnotation: "x"}, map[string]string{WarningAnnotation: "x"}, []string{WarningAnnotation}},
+		"a warning that is taken away":           {nil, map[string]string{WarningAnnotation: "x"}, map[string]string{WarningAnnotation: "x"}, []string{WarningAnnotation}},
 		"annotations with names that look alike": {map[string]string{"target.example.com/a": "", "workload.openshift.io/warnings": ""}, nil, map[string]string{"target.example.com/a": "", "workload.openshift.io/warnings": ""}, nil},
 	} {
 		named := func(changed string) bool {

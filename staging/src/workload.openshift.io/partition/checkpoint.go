@@ -47,7 +47,7 @@ func SortAssignments(assignments []Assignment) {
 	})
 }
 
-// Held is an assignment, and those of its CPUs that somebody else has a claim to.
+// Held is an assignment, and those of its CPUs that others have a claim to.
 type Held struct {
 	Assignment
 	Of cpuset.CPUSet
@@ -73,7 +73,7 @@ type Checkpoint struct {
 	Assignments []Assignment
 }
 
-// Derivation is what the shared CPUs of a [Checkpoint] are derived from, beside itself.
+// Derivation is what the shared CPUs of a [Checkpoint] are derived from, besides itself.
 type Derivation struct {
 	// Online are the CPUs of the host, and Reserved those that the policy must not give away.
 	Online, Reserved cpuset.CPUSet

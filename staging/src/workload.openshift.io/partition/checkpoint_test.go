@@ -109,7 +109,7 @@ func TestPoolsDivideAHost(t *testing.T) {
 		has, _ := cpuset.Parse(test.has)
 		exclusive, _ := cpuset.Parse(test.exclusive)
 		if got := d.Unshared(has, exclusive).String(); got != test.want {
-			t.Errorf("a container that had %q beside the exclusive %q gets %q, want %q", test.has, test.exclusive, got, test.want)
+			t.Errorf("a container that had %q next to the exclusive %q gets %q, want %q", test.has, test.exclusive, got, test.want)
 		}
 	}
 }

@@ -20,7 +20,7 @@ limitations under the License.
 //
 // It knows what a partitioned pod looks like and nothing else: no client, no
 // informer, no kubelet, no kube-apiserver. The kubelet (for static pods) and the
-// admission plugin (for API pods) call it, each through a shim of its own and on the
+// admission plugin (for API pods) call it, each through its own shim and on the
 // API representation that it holds. So the two cannot drift apart. The package
 // imports apimachinery, api and utils, and nothing heavier.
 //

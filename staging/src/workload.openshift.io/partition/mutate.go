@@ -198,7 +198,7 @@ func RestoreCPU[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N]) {
 }
 
 // DropDefaultCPU removes the cpu that LimitRanger's defaults have added to a partitioned
-// pod: beside cores, and in containers whose annotation says that they never asked for any.
+// pod: next to cores, and in containers whose annotation says that they never asked for any.
 // Everything else stays as it is. With keepZero the key stays, as [Policy.KeepZero] has it.
 func DropDefaultCPU[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N], keepZero bool) {
 	target, errs := ParseTarget(*pod.Annotations)
@@ -243,7 +243,7 @@ func (p Pod[L, N]) partition(target Target, cores N, found findings, keepZero bo
 
 // dropCPU removes cpu from a container's lists, or sets it to zero there. If the container is
 // partitioned already, a zero stays, so that another run finds nothing to do. Only then can
-// limits get a zero: whoever has put a limit back beside cores would do so again.
+// limits get a zero: what has put a limit back next to cores would do so again.
 func (c *Container[L, N]) dropCPU(already, keepZero bool) {
 	zero := func(list L) bool {
 		quantity, has := list[cpu]

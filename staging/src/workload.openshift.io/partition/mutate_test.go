@@ -70,7 +70,7 @@ func TestMutateAllowsForWhatRanBefore(t *testing.T) {
 		want:    pod(asks(forA, `{"cpushares":400,"cpulimit":500}`, ResourcesPrefix+"b", `{"cpushares":2}`), container("a", "cores=400 cpu=0 memory=1Mi", "cores=400"), container("b", "cpu=0 memory=1Mi", "")),
 		outcome: Partitioned,
 	}, {
-		name:    "a limit that was put back beside cores becomes zero, too",
+		name:    "a limit that was put back next to cores becomes zero, too",
 		pod:     pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 cpu=100m memory=1Mi", "cores=400 cpu=200m")),
 		policy:  Policy{KeepZero: true},
 		want:    pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 cpu=0 memory=1Mi", "cores=400 cpu=0")),
@@ -82,7 +82,7 @@ func TestMutateAllowsForWhatRanBefore(t *testing.T) {
 		want:    pod(asks(forA, `{"cpushares":2}`), container("a", "", "")),
 		outcome: Partitioned,
 	}, {
-		name:    "a zero beside cores stays",
+		name:    "a zero next to cores stays",
 		pod:     pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 cpu=0 memory=1Mi", "cores=400")),
 		want:    pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 cpu=0 memory=1Mi", "cores=400")),
 		outcome: Partitioned,
@@ -92,7 +92,7 @@ func TestMutateAllowsForWhatRanBefore(t *testing.T) {
 		want:    pod(asks(forA, `{"cpushares":400,"cpulimit":500}`), container("a", "cores=400 memory=1Mi", "cores=400")),
 		outcome: Partitioned,
 	}, {
-		name:    "a default limit beside cores is not the pod's",
+		name:    "a default limit next to cores is not the pod's",
 		pod:     pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 memory=1Mi", "cores=400 cpu=200m")),
 		want:    pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 memory=1Mi", "cores=400")),
 		outcome: Partitioned,

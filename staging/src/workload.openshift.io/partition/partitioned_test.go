@@ -23,7 +23,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// So the kubelet knows them, whoever partitioned them.
+// So the kubelet knows them, whatever partitioned them.
 func TestPartitionedPodsAreKnownByWhatTheyHave(t *testing.T) {
 	const cores, others = "management.workload.openshift.io/cores=400", "infra.workload.openshift.io/cores=400"
 	annotated := map[string]string{target: soft, ResourcesPrefix + "c": `{"cpushares":400}`, ResourcesPrefix + "d": `{"cpushares":2}`}
@@ -33,16 +33,16 @@ func TestPartitionedPodsAreKnownByWhatTheyHave(t *testing.T) {
 		c, d        string // the requests of two containers
 		want        string
 	}{
-		"cores, and all annotated":                         {annotated, cores, "", "management"},
-		"BestEffort, and all annotated":                    {annotated, "", "", "management"},
-		"OpenShift's kubelet annotates those with cores":   {theirs, cores, "memory=1Mi", "management"},
-		"a zero is left where somebody would miss the key": {theirs, cores + " cpu=0", "", "management"},
-		"no cores, and not all annotated":                  {theirs, "memory=1Mi", "", ""},
-		"a container has cpu":                              {annotated, cores, "cpu=1m", ""},
-		"a container has cores of another type":            {theirs, cores, others, ""},
-		"all cores are of another type":                    {annotated, others, "", ""},
-		"it does not ask":                                  {map[string]string{ResourcesPrefix + "c": "", ResourcesPrefix + "d": ""}, cores, "", ""},
-		"it asks twice":                                    {map[string]string{target: soft, TargetPrefix + "infra": soft}, cores, "", ""},
+		"cores, and all annotated":                       {annotated, cores, "", "management"},
+		"BestEffort, and all annotated":                  {annotated, "", "", "management"},
+		"OpenShift's kubelet annotates those with cores": {theirs, cores, "memory=1Mi", "management"},
+		"a zero is left where the key would be missed":   {theirs, cores + " cpu=0", "", "management"},
+		"no cores, and not all annotated":                {theirs, "memory=1Mi", "", ""},
+		"a container has cpu":                            {annotated, cores, "cpu=1m", ""},
+		"a container has cores of another type":          {theirs, cores, others, ""},
+		"all cores are of another type":                  {annotated, others, "", ""},
+		"it does not ask":                                {map[string]string{ResourcesPrefix + "c": "", ResourcesPrefix + "d": ""}, cores, "", ""},
+		"it asks twice":                                  {map[string]string{target: soft, TargetPrefix + "infra": soft}, cores, "", ""},
 	} {
 		got, ok := PartitionedType(pod(test.annotations, container("c", test.c, ""), container("d", test.d, "")))
 		if got != test.want || ok != (test.want != "") {

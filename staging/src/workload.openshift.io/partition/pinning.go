@@ -64,7 +64,7 @@ const (
 // Load returns nil and no error: the feature is off.
 //
 // Load returns an error that names the file if it is not a regular file, if [Parse] does not
-// accept it, or if anybody but root owns it, can write it, or could put another in its place.
+// accept it, or if a user other than root owns it, can write it, or could put another in its place.
 // Notes are sentences for the administrator about a file that is accepted all the same.
 func Load(path string, online cpuset.CPUSet) (pools Pools, notes []string, err error) {
 	file, err := os.Open(path)
@@ -111,7 +111,7 @@ const writableByOthers = 0o022
 var root uint32
 
 // CheckDirectories looks at every directory through which the kernel finds the file, symbolic
-// links included: whoever can write one of them can put another file there, unless it has the
+// links included: a user who can write one of them can put another file there, unless it has the
 // sticky bit. An owner other than root is only noted: common installers give /etc/kubernetes
 // to a user of their own, who owns the static pods' manifests as well.
 //
@@ -268,7 +268,7 @@ func asJSON(value any) string {
 	return abbreviate(string(data))
 }
 
-// ParseCPUs reads a CPU list as [Parse] does. It is cpuset.Parse for input that nobody has
+// ParseCPUs reads a CPU list as [Parse] does. It is cpuset.Parse for input that no one has
 // checked: cpuset.Parse would enumerate a range of any size, and accepts signs. An empty list
 // has no CPU. Errors quote the part of the list that is wrong.
 //

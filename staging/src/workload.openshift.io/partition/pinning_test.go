@@ -137,7 +137,7 @@ func TestPinningFileMustBeRootsAlone(t *testing.T) {
 	if _, _, err := Load(filepath.Dir(path), host); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("a directory gave %v", err)
 	}
-	// Two links, the first of them relative, by way of a directory of its own.
+	// Two links, the first of them relative, by way of a separate directory.
 	links := t.TempDir()
 	link := filepath.Join(links, "link")
 	for name, target := range map[string]string{link: "./../" + filepath.Base(links) + "/next", filepath.Join(links, "next"): path} {
@@ -152,8 +152,8 @@ func TestPinningFileMustBeRootsAlone(t *testing.T) {
 		"that others can write":                  {0o777, "chmod go-w " + directory},
 		"that the group can write":               {0o775, "the mode 0775 of directory " + directory},
 		"that others can write, with sticky bit": {0o777 | os.ModeSticky, ""},
-		"that nobody else can write":             {0o755, ""},
-		"that nobody else can even look into":    {0o700, ""},
+		"that no one else can write":             {0o755, ""},
+		"that no one else can even look into":    {0o700, ""},
 	} {
 		if err := os.Chmod(directory, test.mode); err != nil {
 			t.Fatal(err)
@@ -172,14 +172,14 @@ func TestPinningFileMustBeRootsAlone(t *testing.T) {
 	}
 	root = uint32(os.Getuid()) + 1
 	if _, _, err := Load(path, host); err == nil || !strings.Contains(err.Error(), "chown root "+path) {
-		t.Errorf("somebody else's file gave %v", err)
+		t.Errorf("another user's file gave %v", err)
 	}
 	if err := os.Chmod(directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	notes, err := CheckDirectories(path)
 	if err != nil || !strings.Contains(strings.Join(notes, "\n"), "The directory "+directory+" on the way to "+path) {
-		t.Errorf("somebody else's directory gave %q, %v", notes, err)
+		t.Errorf("another user's directory gave %q, %v", notes, err)
 	}
 }
 

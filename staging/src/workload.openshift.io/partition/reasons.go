@@ -70,7 +70,7 @@ type Rule struct {
 type Response int
 
 const (
-	// Silence: the pod runs as an ordinary one, and nobody is told.
+	// Silence: the pod runs as an ordinary one, without a warning.
 	Silence Response = iota - 1
 	// Warning: the pod runs as an ordinary one, and its author is warned. It is the zero value.
 	Warning

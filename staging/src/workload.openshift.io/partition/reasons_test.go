@@ -106,7 +106,7 @@ func TestMessagesKeepTheirWords(t *testing.T) {
 		case ReasonNamespaceConstrainsCPU, ReasonCPUOutOfRange, ReasonHugePagesNeedCPU, ReasonChangedLater:
 			d.Detail = "detail"
 		case ReasonDecidedAgainst:
-			// Nobody is told of a soft one.
+			// A soft one gives no warning.
 			d.Target.Effect = Required
 		}
 		if got := d.Message(); got != want {

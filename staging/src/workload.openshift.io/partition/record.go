@@ -21,7 +21,7 @@ const RecordName = "workload_partitioning_state"
 
 // Record is what the record says (design, section 6, the record): the cpusets that the kubelet
 // gave to containers. From it a later kubelet knows which cpusets to take back. Any other was
-// given by somebody else, and stays. In the file a checksum follows.
+// given by another program, and stays. In the file a checksum follows.
 type Record struct {
 	// ReservedCPUs are the CPUs of all pools. Versions before Sets wrote nothing else.
 	ReservedCPUs string `json:"reservedCPUs"`

@@ -62,7 +62,7 @@ type Reservation struct {
 	// Replaced are the reserved amounts of CPU that no longer count, such as "kubeReserved
 	// cpu=500m".
 	Replaced []string
-	// Dropped are the settings that upstream forbids beside reserved CPUs, such as
+	// Dropped are the settings that upstream forbids together with reserved CPUs, such as
 	// "systemReservedCgroup=/system.slice".
 	Dropped []string
 	// Unstartable says why upstream will not start, although the file, which has gone, is not to
@@ -166,7 +166,7 @@ func (s *KubeletSettings) lackReservation() bool {
 	})
 }
 
-// reservation is one of the two that upstream knows beside reserved CPUs.
+// reservation is one of the two that upstream knows besides reserved CPUs.
 type reservation struct {
 	name     string
 	reserved map[string]string
@@ -180,7 +180,7 @@ func (s *KubeletSettings) reservations() []reservation {
 	}
 }
 
-// replaceReservations drops the settings that upstream forbids beside reservedSystemCPUs, and
+// replaceReservations drops the settings that upstream forbids together with reservedSystemCPUs, and
 // reports what they protected (pkg/kubelet/apis/config/validation,
 // ValidateKubeletConfiguration). Upstream itself drops reserved amounts of cpu
 // (cmd/kubelet/app, run).

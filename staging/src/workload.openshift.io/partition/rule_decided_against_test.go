@@ -26,10 +26,10 @@ func TestPodsOfTypesDecidedAgainstAreNotPartitioned(t *testing.T) {
 		"an installer decided so":       {pod: pod(nil, container("a", "cpu=100m memory=1Mi", "")), policy: against, holds: true},
 		"of a Guaranteed pod as well":   {pod: pod(nil, container("a", "cpu=1 memory=1Mi", "cpu=1 memory=1Mi")), policy: against, holds: true},
 		"of more CPU than any host has": {pod: pod(nil, container("a", "cpu=9E memory=1Mi", "")), policy: against, holds: true},
-		"nobody did":                    {pod: pod(nil, container("a", "cpu=100m memory=1Mi", ""))},
+		"no decision":                   {pod: pod(nil, container("a", "cpu=100m memory=1Mi", ""))},
 	})
 	for name, warned := range map[string]map[string]string{
-		"nobody is told":                        {},
+		"there is no warning":                   {},
 		"an earlier run's warning is withdrawn": {WarningAnnotation: "the pod has the QoS class Guaranteed"},
 	} {
 		p := pod(map[string]string{"mine": "1", target: soft, ResourcesPrefix + "a": `{"cpushares":400}`}, container("a", "cores=400 memory=1Mi", "cores=400"))

@@ -16,7 +16,7 @@ limitations under the License.
 
 package partition
 
-// ReasonGuaranteed: a Guaranteed pod asks for CPUs of its own, and pods share a pool (design,
+// ReasonGuaranteed: a Guaranteed pod asks for its own CPUs, and pods share a pool (design,
 // section 5).
 const ReasonGuaranteed Reason = "guaranteed"
 

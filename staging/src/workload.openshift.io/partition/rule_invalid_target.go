@@ -16,7 +16,7 @@ limitations under the License.
 
 package partition
 
-// ReasonInvalidTarget: nobody knows which type or effect the author meant, so there is nothing
+// ReasonInvalidTarget: it is unknown which type or effect the author meant, so there is nothing
 // to fall back to (design, section 4.1). [ParseTarget] decides, and [Decision.Errors] say what
 // is wrong.
 const ReasonInvalidTarget Reason = "invalid_target"

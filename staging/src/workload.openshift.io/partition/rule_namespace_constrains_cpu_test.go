@@ -38,7 +38,7 @@ func TestConstrainedPodsAreNotPartitioned(t *testing.T) {
 	if len(d.Detail) > 1100 || !strings.HasSuffix(d.Message(), "…") {
 		t.Errorf("the message of a namespace that says much has %d bytes", len(d.Message()))
 	}
-	// The answer costs a look into caches, so nobody asks about a pod that is not partitioned
+	// The answer costs a look into caches, so the question is not asked about a pod that is not partitioned
 	// anyway.
 	Mutate(V1(pod(map[string]string{target: soft}, container("a", "cpu=100m", ""))), Policy{Gate: AnyType, Constraint: func() string {
 		t.Error("asked of a pod that another rule keeps from being partitioned")

@@ -16,7 +16,7 @@ limitations under the License.
 
 package partition
 
-// ReasonNamespaceNotAnnotated: nobody has said whether the namespace's pods may use a pool, so
+// ReasonNamespaceNotAnnotated: it was never said whether the namespace's pods may use a pool, so
 // they must not (design, section 4.1). [NamespaceReason] decides.
 const ReasonNamespaceNotAnnotated Reason = "namespace_not_annotated"
 

@@ -16,7 +16,7 @@ limitations under the License.
 
 package partition
 
-// ReasonNamespaceOtherTypes: whoever annotated the namespace has decided against this type. So
+// ReasonNamespaceOtherTypes: the annotation of the namespace is a decision against this type. So
 // a soft pod is refused as well (design, section 4.1). [NamespaceReason] decides.
 const ReasonNamespaceOtherTypes Reason = "namespace_other_types"
 

@@ -22,11 +22,11 @@ import (
 
 func TestQoSClassDoesNotChange(t *testing.T) {
 	expectRule(t, ReasonQoSChange, map[string]ruleTest{
-		"cpu is the only request":                   {pod: pod(nil, container("a", "cpu=100m", "")), holds: true},
-		"cpu is the only request of two containers": {pod: pod(nil, container("a", "cpu=100m", ""), container("b", "", "")), holds: true},
-		"cpu is the only request beside huge pages": {pod: pod(nil, container("a", "cpu=100m hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi")), holds: true},
-		"a container has a memory request":          {pod: pod(nil, container("a", "cpu=100m", ""), container("b", "memory=1Mi", ""))},
-		"a BestEffort pod":                          {pod: pod(nil, container("a", "", ""))},
-		"a request of zero, which counts nowhere":   {pod: pod(nil, container("a", "cpu=0", ""))},
+		"cpu is the only request":                    {pod: pod(nil, container("a", "cpu=100m", "")), holds: true},
+		"cpu is the only request of two containers":  {pod: pod(nil, container("a", "cpu=100m", ""), container("b", "", "")), holds: true},
+		"cpu is the only request besides huge pages": {pod: pod(nil, container("a", "cpu=100m hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi")), holds: true},
+		"a container has a memory request":           {pod: pod(nil, container("a", "cpu=100m", ""), container("b", "memory=1Mi", ""))},
+		"a BestEffort pod":                           {pod: pod(nil, container("a", "", ""))},
+		"a request of zero, which counts nowhere":    {pod: pod(nil, container("a", "cpu=0", ""))},
 	})
 }

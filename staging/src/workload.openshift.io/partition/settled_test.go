@@ -57,7 +57,7 @@ func TestSettledIsWhatMutateLeaves(t *testing.T) {
 	}
 }
 
-// Whoever wrote a webhook must find in the message what it has changed.
+// A webhook's author must find in the message what it has changed.
 func TestUnsettledNamesWhatWasChanged(t *testing.T) {
 	resources, cores := ResourcesAnnotation("a"), CoresResource("management")
 	for want, change := range map[string]func(*v1.Pod){

@@ -107,7 +107,7 @@ func ParseTarget(annotations map[string]string) (Target, field.ErrorList) {
 	return Target{Type: workloadType, Effect: effect}, nil
 }
 
-// maxTargetValue is the largest value that is decoded, in bytes. Anybody who may create pods writes it, and nothing
+// maxTargetValue is the largest value that is decoded, in bytes. Any user who may create pods writes it, and nothing
 // has looked at its size yet.
 const maxTargetValue = 1 << 10
 

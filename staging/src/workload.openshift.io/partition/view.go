@@ -138,7 +138,7 @@ func classify(equal, zero bool) qosClass {
 
 // amount is the CPU that a container asks for, in millicores, rounded up. So a pod whose
 // requests and limits differ only in a fraction of a millicore counts as Guaranteed here.
-// Once it is partitioned nobody could see that difference, and a second run must decide as
+// Once it is partitioned that difference is invisible, and a second run must decide as
 // the first did.
 type amount struct {
 	// limit is zero if there is none.
@@ -158,7 +158,7 @@ func (a amount) isSet() bool { return a.request > 0 || a.limit > 0 }
 
 // ordinary returns the CPU that the container asks for as an ordinary container: the cpu of
 // the spec, or, if the spec has cores, the cpu that these replaced. A cpu request or limit
-// beside cores does not count: it is LimitRanger's default.
+// next to cores does not count: it is LimitRanger's default.
 func (c *Container[L, N]) ordinary(annotations map[string]string, preferred N) amount {
 	a := amount{limit: milli(*c.Limits, cpu)}
 	if a.request, a.requested = coresIn(*c.Requests, preferred); !a.requested {
@@ -167,7 +167,7 @@ func (c *Container[L, N]) ordinary(annotations map[string]string, preferred N) a
 	if a.requested {
 		value, _ := resourcesOf(annotations, c.Name)
 		if a.limit = cpuLimitOf(value); a.limit < a.request {
-			a.limit = 0 // upstream accepts no such limit, so nobody had it
+			a.limit = 0 // upstream accepts no such limit, so no pod had it
 		}
 		return a
 	}

@@ -71,7 +71,7 @@ func Cases() []Case {
 		Pod:  pod(asks(), container("a", "memory=1Mi", "cpu=500m")),
 		Want: partitioned(pod(asks(resources+"a", `{"cpushares":500,"cpulimit":500}`), container("a", "cores=500 memory=1Mi", "cores=500"))),
 	}, {
-		Name: "a request of zero beside a limit is still one",
+		Name: "a request of zero with a limit is still one",
 		Pod:  pod(asks(), container("a", "cpu=0 memory=1Mi", "cpu=500m")),
 		Want: partitioned(pod(asks(resources+"a", `{"cpushares":2,"cpulimit":500}`), container("a", "cores=0 memory=1Mi", "cores=0"))),
 	}, {
@@ -100,7 +100,7 @@ func Cases() []Case {
 		Want: partitioned(withInit(pod(asks(resources+"a", `{"cpushares":400,"cpulimit":500}`, resources+"init", `{"cpushares":250}`, resources+"sidecar", `{"cpushares":100}`),
 			container("a", "cores=400 memory=1Mi", "cores=400")), container("init", "cores=250", "cores=250"), sidecar("sidecar", "cores=100", "cores=100"))),
 	}, {
-		Name: "huge pages stay beside memory",
+		Name: "huge pages stay with memory",
 		Pod:  pod(asks(), container("a", "cpu=100m memory=1Mi hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi")),
 		Want: partitioned(pod(asks(resources+"a", `{"cpushares":100}`), container("a", "cores=100 memory=1Mi hugepages-2Mi=2Mi", "cores=100 hugepages-2Mi=2Mi"))),
 	}, {
@@ -156,7 +156,7 @@ func Cases() []Case {
 		{holds: "CPU of the pod as a whole", reason: partition.ReasonPodLevelCPU, pod: level, featureGate: "PodLevelResources"},
 		{holds: "more CPU than any host has", reason: partition.ReasonCPUOutOfRange, pod: asked(container("a", "cpu=9E memory=1Mi", ""))},
 		{holds: "millicores that do not fit 64 bits", reason: partition.ReasonCPUOutOfRange, pod: asked(container("a", "cpu=1 memory=1Mi", "cpu=9223372036854776"))},
-		{holds: "huge pages beside cpu alone", reason: partition.ReasonHugePagesNeedCPU, pod: asked(huge, container("b", "memory=1Mi", ""))},
+		{holds: "huge pages with cpu alone", reason: partition.ReasonHugePagesNeedCPU, pod: asked(huge, container("b", "memory=1Mi", ""))},
 		{holds: "annotations that ours would make too large", reason: partition.ReasonAnnotationsTooLarge, pod: full},
 		{holds: "a type that is not active", reason: partition.ReasonTypeInactive, pod: asked(burstable), workloadType: InactiveType},
 		{holds: "a namespace without annotation", reason: partition.ReasonNamespaceNotAnnotated, pod: asked(burstable), namespace: Plain},
