@@ -64,7 +64,7 @@ func command() *cobra.Command {
 	up.Flags().StringVar(&config.Tools, "tools", "", "directory of etcd, containerd, runc and the CNI plugins")
 	up.Flags().StringVar(&config.Tree, "tree", "", "source tree of the Kubernetes release")
 	up.Flags().StringVar(&config.Pinning, "pinning", `{"management": {"cpuset": "0"}}`, "content of the pinning file")
-	up.Flags().StringArrayVar(&policies, "policy", nil, "file with admission policies and their roles, which are there before the sample")
+	up.Flags().StringArrayVar(&policies, "policy", nil, "file with admission policies and their roles, created before the sample")
 	up.Flags().BoolVar(&withManagement, "management", false, "also start a management cluster: a control plane without a node, to which this cluster is a hosted one")
 	up.Flags().StringVar(&config.CPUManagerPolicy, "cpu-manager-policy", "static", "the kubelet's CPU manager policy")
 	for _, name := range []string{"bin", "tools", "tree"} {
@@ -74,7 +74,7 @@ func command() *cobra.Command {
 	}
 	root.AddCommand(up, &cobra.Command{
 		Use:   "fit",
-		Short: "See, before anything is built, whether up could start a cluster on this host",
+		Short: "Check, before anything is built, whether up could start a cluster on this host",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return host.New(host.Config{}).Fit(cmd.Context())
@@ -91,7 +91,7 @@ func command() *cobra.Command {
 	return root
 }
 
-// management describes the management cluster beside this one.
+// management describes the management cluster next to this one.
 func management(config host.Config) *host.Cluster {
 	return host.New(config.Beside(1))
 }
@@ -125,7 +125,7 @@ func restartCommand() *cobra.Command {
 	bin := ""
 	restart := &cobra.Command{
 		Use:   "restart COMPONENT",
-		Short: "Restart a component with its old arguments, and with the program that is at its path now",
+		Short: "Restart a component with the same arguments, and with the program that is now at its path",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return alone(host.Dir, func() error {
@@ -167,7 +167,7 @@ func runsFrom(cluster *host.Cluster, name, bin string) error {
 		return nil // Restart says what is wrong
 	}
 	if runs != built {
-		return fmt.Errorf("%s runs from %s, and %s was built: make restart RELEASE=... names the release that is up", name, runs, built)
+		return fmt.Errorf("%s runs from %s, but %s was built: give the release that is up, make restart RELEASE=...", name, runs, built)
 	}
 	return nil
 }
@@ -230,7 +230,7 @@ func environmentCommand() *cobra.Command {
 			return nil
 		},
 	}
-	environment.Flags().BoolVar(&ofManagement, "management", false, "find the management cluster beside it")
+	environment.Flags().BoolVar(&ofManagement, "management", false, "find the management cluster instead")
 	return environment
 }
 
@@ -273,7 +273,7 @@ func up(ctx context.Context, config host.Config, policies []string, withManageme
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		// After an interrupt nobody wants the cluster. After a failure somebody may look at it.
+		// After an interrupt the cluster is not wanted. After a failure the user may look at it.
 		return errors.Join(errors.New("interrupted"), cluster.Down(context.WithoutCancel(ctx)))
 	case cluster.Exists():
 		return fmt.Errorf("%w\nmake down removes what was started", err)

@@ -20,11 +20,11 @@ func TestTaskCPUs(t *testing.T) {
 		tasks string
 		want  []string
 	}{
-		"none":                           {"", nil},
-		"this process":                   {pid + "\n", []string{own}},
-		"each list once":                 {pid + "\n" + pid + "\n", []string{own}},
-		"one that has ended":             {"4194305\n", nil}, // more than the kernel's highest number
-		"one of a namespace beside ours": {"0\n", nil},
+		"none":                       {"", nil},
+		"this process":               {pid + "\n", []string{own}},
+		"each list once":             {pid + "\n" + pid + "\n", []string{own}},
+		"one that has ended":         {"4194305\n", nil}, // more than the kernel's highest number
+		"one of a sibling namespace": {"0\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := taskCPUs(test.tasks); err != nil || !slices.Equal(got, test.want) {

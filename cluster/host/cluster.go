@@ -4,7 +4,7 @@
 // it and with nothing else, so what the tests see is what a user gets.
 //
 // A host has one such node at most, since its kubelet owns the host's cgroups,
-// and the pinning file is the host's. It may have control planes without a node beside it.
+// and the pinning file is the host's. Control planes without a node may run next to it.
 //
 // The package knows how a node is configured, started, stopped and removed. It must not know
 // what is tested on it, nor whether the host is virtual.

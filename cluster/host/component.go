@@ -29,7 +29,7 @@ type Component interface {
 	// Start starts the program, unless it is running.
 	Start() error
 	// Stop stops the program, and kills it if it does not end within the grace period. A
-	// supervisor has a grace period of its own.
+	// supervisor has its own grace period.
 	Stop(grace time.Duration) error
 	// Kill ends the program as a crash would, and nothing starts it again.
 	Kill() error
@@ -73,8 +73,8 @@ var (
 
 var errEnding = errors.New("the cluster is being removed")
 
-// isEnding reports whether the cluster with this data directory ends, or the one beside which it
-// is ([Config.Beside]). The caller holds starting.
+// isEnding reports whether the cluster with this data directory ends, or the one next to which it
+// runs ([Config.Beside]). The caller holds starting.
 func isEnding(data string) bool {
 	return endingAll > 0 || ending[data] || ending[filepath.Dir(data)]
 }

@@ -54,7 +54,7 @@ func TestProcessIsFoundAgain(t *testing.T) {
 	}
 	pid := p.PID()
 	if session, err := unix.Getsid(pid); err != nil || session != pid {
-		t.Errorf("process %d has the session %d (%v), want one of its own", pid, session, err)
+		t.Errorf("process %d has the session %d (%v), want its own", pid, session, err)
 	}
 	if err := p.Start(); err != nil || p.PID() != pid {
 		t.Errorf("a second Start gives PID %d (%v), want %d", p.PID(), err, pid)
@@ -213,7 +213,7 @@ func TestADirectoryThatSomebodyUsesIsNotTaken(t *testing.T) {
 		if (err != nil) != test.used || err == nil && left != test.left {
 			t.Errorf("%s: it is left %t, and the error is %v", name, left, err)
 		}
-		// Nobody holds the lock of what was not taken.
+		// What was not taken is not locked.
 		if err == nil {
 			err = unlock()
 		} else if unlock, err = Lock(path); err == nil {
@@ -228,7 +228,7 @@ func TestADirectoryThatSomebodyUsesIsNotTaken(t *testing.T) {
 func TestWhatWasAbandonedIsKnown(t *testing.T) {
 	dir := t.TempDir()
 	if !Abandoned(dir) {
-		t.Error("an empty directory is nobody's, and not abandoned")
+		t.Error("an empty directory has no owner, and is not abandoned")
 	}
 	if Abandoned(filepath.Join(dir, "none")) {
 		t.Error("a directory that is not there is abandoned")

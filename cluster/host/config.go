@@ -28,12 +28,12 @@ type Config struct {
 	// RuntimeSocket is what the kubelet uses in place of containerd's; it may be empty.
 	RuntimeSocket string
 	// WithoutNode leaves out containerd, the kubelet and kube-proxy. Such clusters can be on a
-	// host beside each other, and beside one with a node, if their Paths, Ports and Network
+	// host next to each other, and next to one with a node, if their Paths, Ports and Network
 	// differ; see [Config.Beside].
 	WithoutNode bool
-	// RuntimeAlone leaves out all but containerd, for a kubelet that somebody else starts.
+	// RuntimeAlone leaves out all but containerd, for a kubelet that another program starts.
 	RuntimeAlone bool
-	// Controllers are the components, by their names, that run beside etcd and kube-apiserver.
+	// Controllers are the components, by their names, that run with etcd and kube-apiserver.
 	// Nil means kube-controller-manager and, with a node, kube-scheduler. There is kwok, too,
 	// for simulated nodes.
 	Controllers []string
@@ -46,7 +46,7 @@ type Config struct {
 	// ControlPlaneImages is a directory that images build has written. These pods, but etcd's, then
 	// run its images, and not the host's programs. It may be empty.
 	ControlPlaneImages string
-	// WithoutProxy leaves out kube-proxy, which somebody else then runs on the node.
+	// WithoutProxy leaves out kube-proxy, which another program then runs on the node.
 	WithoutProxy bool
 	// HostPorts has containers get the ports of the host that they ask for.
 	HostPorts bool
@@ -202,7 +202,7 @@ type Network struct {
 // DefaultNetwork is that of the cluster that has the host's node.
 var DefaultNetwork = Network{Bridge: "wp0", Pods: "10.247.0.0/24", Services: "10.247.128.0/24"}
 
-// beside begins the names, in the directories of a cluster, of those of control planes beside it.
+// beside begins the names, in the directories of a cluster, of those of control planes next to it.
 const beside = "beside-"
 
 // Beside returns the configuration of a control plane without a node that shares the host with

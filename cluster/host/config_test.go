@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// second is a control plane beside a cluster with the defaults.
+// second is a control plane next to a cluster with the defaults.
 var second = Config{Bin: "/opt/bin", Tools: "/opt/tools"}.Beside(1)
 
 var (
@@ -92,7 +92,7 @@ func TestClustersWithOtherPathsAndPortsShareNothing(t *testing.T) {
 }
 
 func TestPortsOfClustersDiffer(t *testing.T) {
-	owners := map[int]string{0: "nobody", 10248: "the kubelet's health", 10249: "kube-proxy's metrics", 10250: "the kubelet", 10256: "kube-proxy's health"}
+	owners := map[int]string{0: "no one", 10248: "the kubelet's health", 10249: "kube-proxy's metrics", 10250: "the kubelet", 10256: "kube-proxy's health"}
 	configs := map[string]Config{"the cluster": New(Config{}).Config}
 	for number := 1; number <= 50; number++ {
 		configs[fmt.Sprint("control plane ", number)] = Config{}.Beside(number)
@@ -121,7 +121,7 @@ func TestDefaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := New(test.config)
 			if c.Config.Node != test.want || c.ownBridge() != test.ownBridge {
-				t.Errorf("the node is %+v with a bridge of its own: %v, want %+v and %v", c.Config.Node, c.ownBridge(), test.want, test.ownBridge)
+				t.Errorf("the node is %+v with its own bridge: %v, want %+v and %v", c.Config.Node, c.ownBridge(), test.want, test.ownBridge)
 			}
 		})
 	}

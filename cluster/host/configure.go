@@ -111,7 +111,7 @@ func (c *Cluster) UseAPIServer(path string) {
 }
 
 // unprivilegedHost reports whether root lacks CAP_SYS_RESOURCE, as in some VMs
-// and containers. Then nobody can lower OOM scores.
+// and containers. Then no process can lower OOM scores.
 func unprivilegedHost() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -203,7 +203,7 @@ rules:
 	return files
 }
 
-// pinningCopy is beside the record.
+// pinningCopy is next to the record.
 const pinningCopy = "pinning"
 
 // Description returns how the components are configured: their arguments and files. It is the same wherever the

@@ -27,7 +27,7 @@ import (
 )
 
 // Down ends every process of the cluster and removes every trace: containers,
-// mounts, cgroups, the network, the pinning file and all files. The control planes beside it
+// mounts, cgroups, the network, the pinning file and all files. The control planes next to it
 // ([Config.Beside]) end first. It does what is left to do after a crash, or after a Down that
 // was interrupted, too.
 func (c *Cluster) Down(ctx context.Context) error {
@@ -111,7 +111,7 @@ func (c *Cluster) down(ctx context.Context) error {
 	return errors.Join(os.RemoveAll(c.Config.Paths.Run), c.removeData())
 }
 
-// removeData removes the cluster's directory. Whoever ends in the middle leaves what says what it is.
+// removeData removes the cluster's directory. A process that is killed halfway leaves the file that identifies the rest.
 func (c *Cluster) removeData() error {
 	entries, err := os.ReadDir(c.Config.Paths.Data)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -177,7 +177,7 @@ func (c *Cluster) nodeCgroups() ([]string, error) {
 func topCgroups(name string) ([]string, error) {
 	root := "/sys/fs/cgroup"
 	if CgroupV1() {
-		root += "/*" // on v2 that may be a container which has a node of its own
+		root += "/*" // on v2 that may be a container with its own node
 	}
 	return filepath.Glob(filepath.Join(root, name))
 }

@@ -33,7 +33,7 @@ func TestControlPlanesBesideEndWithTheCluster(t *testing.T) {
 		t.Cleanup(func() { _ = etcd.Kill() })
 		running = append(running, etcd)
 	}
-	// make down knows the paths, and not what is beside.
+	// make down knows the paths, but not what runs next to the cluster.
 	if err := New(Config{Paths: config.Paths}).Down(t.Context()); err != nil {
 		t.Fatal(err)
 	}

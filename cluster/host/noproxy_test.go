@@ -31,7 +31,7 @@ func TestNoProxyHasWhatIsTheClusters(t *testing.T) {
 		"both names have some":                {Config{}, map[string]string{"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "a,b", "no_proxy": "b, c"}, "a,b,c," + own},
 		"nothing is missing":                  {Config{}, map[string]string{"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": own + ",a", "no_proxy": own}, own + ",a"},
 		"the node has another address":        {node, map[string]string{"HTTPS_PROXY": "http://proxy:3128"}, "10.248.0.2,10.247.2.0/24,10.247.128.0/24,.svc"},
-		"another control plane is beside it":  {second, map[string]string{"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": own}, own + ",10.249.1.1,10.249.1.0/24,10.249.129.0/24"},
+		"another control plane is next to it": {second, map[string]string{"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": own}, own + ",10.249.1.1,10.249.1.0/24,10.249.129.0/24"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			setProxy(t, test.environment)

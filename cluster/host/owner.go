@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Lock lets nobody else make or remove what is in a directory, until this process ends or calls unlock. It is a socket
-// without a file, so that nothing of it is left. If somebody has it, the error is [ErrLocked].
+// Lock keeps other processes from making or removing what is in a directory, until this process ends or calls unlock. It is a socket
+// without a file, so that nothing of it is left. If another process has it, the error is [ErrLocked].
 func Lock(dir string) (unlock func() error, err error) {
 	listener, err := net.Listen("unix", "@"+dir)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -22,7 +22,7 @@ func Lock(dir string) (unlock func() error, err error) {
 	return listener.Close, nil
 }
 
-// Take is [Lock] for a directory that nobody uses; left says that a process which was killed has left it.
+// Take is [Lock] for a directory that is not in use; left says that a process which was killed has left it.
 func Take(dir string) (left bool, unlock func() error, err error) {
 	if unlock, err = Lock(dir); err != nil {
 		return false, nil, err
@@ -34,7 +34,7 @@ func Take(dir string) (left bool, unlock func() error, err error) {
 	return left, unlock, nil
 }
 
-// ErrLocked is the error of [Lock] if somebody else has the lock.
+// ErrLocked is the error of [Lock] if another process has the lock.
 var ErrLocked = errors.New("tests use it, or another command makes or removes it")
 
 // Own records that what is in a directory must end with this process.

@@ -85,7 +85,7 @@ func (c *Cluster) preflight(context.Context) error {
 	return nil
 }
 
-// foreign refuses a host that has a node of somebody else's, or a program on one of the
+// foreign refuses a host that already has another node, or a program on one of the
 // cluster's ports.
 func (c *Cluster) foreign(ctx context.Context) error {
 	if c.Config.HostPorts {
@@ -116,7 +116,7 @@ func (c *Cluster) foreign(ctx context.Context) error {
 	return nil
 }
 
-// foreignHostPorts refuses a host on which somebody else uses the CNI plugin portmap: Down could not
+// foreignHostPorts refuses a host on which another program uses the CNI plugin portmap: Down could not
 // tell whose rules are whose.
 func foreignHostPorts(ctx context.Context) error {
 	rules, err := exec.CommandContext(ctx, "iptables-save").Output()
@@ -125,7 +125,7 @@ func foreignHostPorts(ctx context.Context) error {
 	}
 	for _, prefix := range hostPortChains {
 		if bytes.Contains(rules, []byte(prefix)) {
-			return fmt.Errorf("iptables has chains %s..., which this command did not make: containers of somebody else have ports of the host", prefix)
+			return fmt.Errorf("iptables has chains %s..., which this command did not make: other containers have ports of the host", prefix)
 		}
 	}
 	return nil
@@ -216,7 +216,7 @@ func (c *Cluster) writeCertificates() error {
 	if err := authority.issue("kubelet-client", pkix.Name{CommonName: "kube-apiserver-kubelet-client", Organization: []string{"system:masters"}}); err != nil {
 		return err
 	}
-	// An authority of its own: whoever has a certificate of it can be any user.
+	// A separate authority: a client with its certificate can be any user.
 	front, err := newPKI(c.pki("front-proxy"))
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func (c *Cluster) writeCertificates() error {
 	if err := front.issue("client", pkix.Name{CommonName: frontProxy}); err != nil {
 		return err
 	}
-	// Another: whoever has a certificate of it can write every object.
+	// Another: a client with its certificate can write every object.
 	etcd, err := newPKI(c.pki("etcd"))
 	if err != nil {
 		return err

@@ -55,7 +55,7 @@ type identity struct {
 
 func (p *process) file() string { return filepath.Join(p.run, p.name+".json") }
 
-// Start starts the program in a session of its own, unless it is running.
+// Start starts the program in a separate session, unless it is running.
 func (p *process) Start() error { return startUnlessEnding(p, p.data, p.start) }
 
 func (p *process) start() error {

@@ -14,7 +14,7 @@ import (
 // programName is what the name of a further program looks like: it is part of the names of files.
 var programName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
-// further describes a program of somebody else's that runs beside the cluster.
+// further describes another program that runs with the cluster.
 func (c *Cluster) further(name string) *process {
 	return &process{program: program{name: name, data: c.Config.Paths.Data}, run: filepath.Join(c.Config.Paths.Run, "programs")}
 }
@@ -29,8 +29,8 @@ func (c *Cluster) programs() []Component {
 	return programs
 }
 
-// Run starts a program beside the cluster, such as a controller. It replaces the one of that name. The program outlives
-// this process; Down ends it before the cluster's own. Its log is beside theirs, and Component and Restart know it.
+// Run starts a program that runs with the cluster, such as a controller. It replaces the one of that name. The program outlives
+// this process; Down ends it before the cluster's own. Its log is next to theirs, and Component and Restart know it.
 func (c *Cluster) Run(name string, env []string, args ...string) (Component, error) {
 	switch {
 	case c.Config.Supervisor == Systemd:

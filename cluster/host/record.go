@@ -53,7 +53,7 @@ const recordFile = "host.json"
 // record is what Up found on the host, so that Down can restore it.
 type record struct {
 	// Boot identifies the boot of the host. After another boot our processes, mounts and
-	// cgroups are gone, and any that exist are somebody else's.
+	// cgroups are gone, and any that exist are not ours.
 	Boot    string
 	Absent  []string
 	Sysctls map[string]string
@@ -135,14 +135,14 @@ func (c *Cluster) restoreHost(r record) error {
 			continue
 		}
 		if ofInterface := strings.HasSuffix(name, "/forwarding"); ofInterface && !forwarded {
-			continue // It is somebody else's change.
+			continue // another program changed it
 		}
 		if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
 			return fmt.Errorf("sysctl %s: %w", name, err)
 		}
 		forwarded = forwarded || name == ipForward
 	}
-	// Whoever has written another one has not come from this cluster, unless tests did.
+	// Another one was not written by this cluster, except by tests.
 	if exists(c.data(pinningCopy)) || exists(owner(c.Config.Paths.Data).file()) {
 		if err := os.Remove(partition.PinningFilePath); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -152,7 +152,7 @@ func (c *Cluster) restoreHost(r record) error {
 }
 
 // restoreFiles is restoreHost after a reboot. What is in memory is as the boot has made it. Files stay if a node of
-// somebody else's has come since.
+// another node has come since.
 func (c *Cluster) restoreFiles(r record) error {
 	other, err := otherNode(r)
 	if err != nil {
@@ -228,7 +228,7 @@ func (c *Cluster) removeFiles(r record) error {
 	return nil
 }
 
-// removeDeadSockets removes the sockets of a directory on which nobody listens.
+// removeDeadSockets removes the sockets of a directory on which no process listens.
 func removeDeadSockets(directory string) error {
 	entries, err := os.ReadDir(directory)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -249,7 +249,7 @@ func removeDeadSockets(directory string) error {
 }
 
 func removeEmpty(path string) error {
-	// It is busy if somebody has mounted something there meanwhile, as ip netns does.
+	// It is busy if something was mounted there meanwhile, as ip netns does.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EBUSY) {
 		return err
 	}

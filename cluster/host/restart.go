@@ -80,7 +80,7 @@ func (c *Cluster) Restart(ctx context.Context, name string) error {
 	case c.Kubelet:
 		return c.awaitNode(ctx, before)
 	case c.Containerd:
-		c.Config.Tools = filepath.Dir(running[0].Args()[0]) // ctr is beside it
+		c.Config.Tools = filepath.Dir(running[0].Args()[0]) // ctr is in the same directory
 		return c.awaitContainerd(ctx)
 	}
 	// What cannot run ends at once.

@@ -62,7 +62,7 @@ func (c *Cluster) steps() []step {
 	}
 }
 
-// startProxy starts kube-proxy, unless somebody else runs it.
+// startProxy starts kube-proxy, unless another program runs it.
 func (c *Cluster) startProxy() error {
 	if c.Config.WithoutProxy {
 		return nil

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// packages are those that a VM has beside Debian's minimal system. busybox-static is for container
+// packages are those that a VM has besides Debian's minimal system. busybox-static is for container
 // images.
 var packages = []string{"busybox-static", "conntrack", "initramfs-tools", "iproute2", "iptables", "kmod", "libseccomp2", "linux-image-cloud-amd64", "openssh-server", "systemd", "systemd-sysv", "udev"}
 
@@ -281,7 +281,7 @@ func removeOthers(dir, pattern string) error {
 }
 
 // key returns the path of the private key with which this host's user enters VMs. The first call
-// makes it. The public key is beside it.
+// makes it. The public key is next to it.
 func key(ctx context.Context, dir string) (string, error) {
 	file := filepath.Join(dir, "id_ed25519")
 	if _, err := os.Stat(file); err == nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestNothingUnsignedGoesIntoTheBase runs debootstrap on a host without Debian's keyring, and on a mirror that nobody
+// TestNothingUnsignedGoesIntoTheBase runs debootstrap on a host without Debian's keyring, and on a mirror that no one
 // has signed. Both must end it before it looks at packages.
 func TestNothingUnsignedGoesIntoTheBase(t *testing.T) {
 	if _, err := exec.LookPath("debootstrap"); err != nil || os.Getuid() != 0 {

@@ -17,7 +17,7 @@ import (
 
 // Files are what a node in a VM runs.
 type Files struct {
-	// Bin has the Kubernetes binaries, Tools what runs beside them, and Tree the source of
+	// Bin has the Kubernetes binaries, Tools what runs with them, and Tree the source of
 	// the pause program.
 	Bin, Tools, Tree string
 	// Cluster is the path of the command cluster; empty means that of the running program.
@@ -29,7 +29,7 @@ type Files struct {
 }
 
 // Payload returns the files, by their paths below /payload in a VM. Close removes those that
-// Payload has made; a VM that was created has copies of its own.
+// Payload has made; a VM that was created has its own copies.
 func (f *Files) Payload(ctx context.Context) (payload map[string]string, err error) {
 	payload = map[string]string{"cluster": f.Cluster}
 	if f.Cluster == "" {
@@ -75,7 +75,7 @@ func (vm *VM) StartCluster(ctx context.Context, config host.Config) (kubeconfig 
 }
 
 // StartRuntime starts containerd in the VM, imports the images, and connects containers, for a kubelet
-// that somebody else starts.
+// that another program starts.
 func (vm *VM) StartRuntime(ctx context.Context, config host.Config) error {
 	config.RuntimeAlone = true
 	return vm.startNode(ctx, config)

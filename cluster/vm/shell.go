@@ -96,7 +96,7 @@ func (vm *VM) connect() (*connection, error) {
 // answerLimit is for how long a running VM may be too busy to answer.
 const answerLimit = 90 * time.Second
 
-// watch drops the connection if the VM stops answering. Nobody else would notice, since QEMU keeps
+// watch drops the connection if the VM stops answering. Nothing else would notice, since QEMU keeps
 // its end of the connection open.
 func (s *shell) watch(c *connection) {
 	for {

@@ -117,7 +117,7 @@ func MakeBase(ctx context.Context, say func(string, ...any)) error {
 }
 
 // lockBase returns the cache's directory and the base image in it, which it makes if it is missing.
-// Nobody else changes the directory until unlock is called.
+// No other process changes the directory until unlock is called.
 func lockBase(ctx context.Context, say func(string, ...any)) (dir, base string, unlock func(), err error) {
 	if dir, err = cacheDir(); err != nil {
 		return "", "", nil, err
@@ -210,7 +210,7 @@ func (vm *VM) start() error {
 	return vm.qemu.Start()
 }
 
-// link returns QEMU's argument for the cable between VM 1 and VM 2, of which each has an end. Nobody
+// link returns QEMU's argument for the cable between VM 1 and VM 2, of which each has an end. No one
 // else can plug in: the ends are files that belong to root.
 func (vm *VM) link() string {
 	ends := []string{filepath.Join(Dir, "link-1"), filepath.Join(Dir, "link-2")}
@@ -388,7 +388,7 @@ func imagesInUse() ([]string, error) {
 	return images, nil
 }
 
-// freePorts finds ports of the loopback interface that nobody listens on.
+// freePorts finds ports of the loopback interface on which no process listens.
 func freePorts(count int) (ports []int, err error) {
 	for range count {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -47,7 +47,7 @@ type Checkpoint struct {
 const CheckpointName = "cpu_manager_state"
 
 // checkpointData is what every format of the checkpoint has. The formats 2 and 3 are this, and a
-// checksum; format 4 has this once more as a text, which counts
+// checksum; format 4 has this again as a text, which counts
 // (pkg/kubelet/cm/cpumanager/state/checkpoint.go, CPUManagerCheckpoint). The package of these
 // types needs k8s.io/apiserver and half of the kubelet.
 type checkpointData struct {

@@ -34,7 +34,7 @@ func TestCheckpointsOfEveryFormatAreRead(t *testing.T) {
 		"format 3":                         {data: `{"policyName":"static","defaultCpuSet":"1","podEntries":{"uid-b":{"cpuSet":"4-5"}},"checksum":1}`, policy: "static", shared: "1", held: "pod uid-b: 4-5"},
 		"format 4":                         {data: string(v4), policy: "static", shared: "1-2", held: "container c of pod uid-a: 3, pod uid-b: 4-5"},
 		"under the policy none":            {data: `{"policyName":"none","defaultCpuSet":"","checksum":1}`, policy: "none"},
-		"format 4 that somebody edited":    {data: strings.Replace(string(v4), "4-5", "4-6", 1), damaged: "its checksum is 88768669, want"},
+		"format 4, edited by hand":         {data: strings.Replace(string(v4), "4-5", "4-6", 1), damaged: "its checksum is 88768669, want"},
 		"format 4 cut off":                 {data: string(v4[:len(v4)-20]), damaged: "unexpected end"},
 		"nothing":                          {damaged: "unexpected end"},
 		"shared CPUs that are none":        {data: `{"policyName":"static","defaultCpuSet":"x"}`, damaged: `defaultCpuSet "x"`},

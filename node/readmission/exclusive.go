@@ -29,9 +29,9 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// wholeCPUs returns how many CPUs of its own the policy static gives to a container of the pod; 0 if
+// wholeCPUs returns how many exclusive CPUs the policy static gives to a container of the pod; 0 if
 // the container shares. The pod must be Guaranteed, and the request a whole number
-// (pkg/kubelet/cm/cpumanager/policy_static.go, guaranteedCPUs). A pod with resources of its own, in
+// (pkg/kubelet/cm/cpumanager/policy_static.go, guaranteedCPUs). A pod with pod-level resources, in
 // place of its containers', gets none as long as the feature gate PodLevelResourceManagers is off,
 // which it is by default.
 func wholeCPUs(pod *v1.Pod, container *v1.Container) int {
@@ -57,7 +57,7 @@ func isSidecar(c *v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-// WholeCPUs returns how many CPUs of its own the policy static gives to a pod at once; 0 if all its
+// WholeCPUs returns how many exclusive CPUs the policy static gives to a pod at once; 0 if all its
 // containers share (policy_static.go, podGuaranteedCPUs).
 func WholeCPUs(pod *v1.Pod) int {
 	list, init := containers(pod)
@@ -79,7 +79,7 @@ func WholeCPUs(pod *v1.Pod) int {
 //
 // Hints of the device and the memory manager are not known here, and options by which upstream
 // chooses other CPUs, of the same number, are not repeated. Where these may change the outcome for a
-// pod, it is said to be unforeseeable.
+// pod, it reports that this cannot be foreseen.
 type staticPolicy struct {
 	Kubelet
 	cpus map[int]CPU

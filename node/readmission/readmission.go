@@ -32,7 +32,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// Kubelet is what decides, beside the Node, which pods a kubelet admits when it starts: the settings of
+// Kubelet is what decides, together with the Node, which pods a kubelet admits when it starts: the settings of
 // that start, and the host's CPUs.
 type Kubelet struct {
 	// Policy and Options are cpuManagerPolicy and cpuManagerPolicyOptions. Only "static" gives pods CPUs
@@ -110,7 +110,7 @@ const (
 	Preempting = "Preempting"
 	// TopologyAffinityError: the topology manager finds no NUMA nodes for the pod.
 	TopologyAffinityError = "TopologyAffinityError"
-	// UnexpectedAdmissionError is every error that has no reason of its own.
+	// UnexpectedAdmissionError is every error without its own reason.
 	UnexpectedAdmissionError = "UnexpectedAdmissionError"
 	// SMTAlignmentError: the option full-pcpus-only leaves no whole cores.
 	SMTAlignmentError = "SMTAlignmentError"
@@ -132,7 +132,7 @@ const (
 //     node affinity, and taints NoExecute. If only resources are missing, others end for a critical pod
 //     (see preemption.go).
 //
-// Partitioned pods ask for no cpu, and get no CPUs of their own. Ports, operating systems and pressure are
+// Partitioned pods ask for no cpu, and get no exclusive CPUs. Ports, operating systems and pressure are
 // left out.
 func Foresee(node *v1.Node, kubelet Kubelet, pods []v1.Pod) []Rejection {
 	var static *staticPolicy
@@ -259,7 +259,7 @@ func amount(q resource.Quantity, name v1.ResourceName) int64 {
 	return q.Value()
 }
 
-// shortOf returns how much of which resources is missing beside what admitted pods use.
+// shortOf returns how much of which resources is missing on top of what admitted pods use.
 func (c candidate) shortOf(allocatable v1.ResourceList, used map[v1.ResourceName]resource.Quantity) map[v1.ResourceName]int64 {
 	short := map[v1.ResourceName]int64{}
 	for name := range c.requests {

@@ -163,7 +163,7 @@ func TestReadmission(t *testing.T) {
 			want: []string{"b UnexpectedAdmissionError asks for 2 whole CPUs in container c0, and 1 that are"}},
 		{name: "a pod that was given CPUs and does not fit keeps them from younger ones until all were looked at", kubelet: static("1"), pods: []v1.Pod{testPod("a", "2", "2"), testPod("b", "2")},
 			want: []string{"a UnexpectedAdmissionError container c1", "b UnexpectedAdmissionError and 1 that are"}},
-		{name: "under none nobody gets CPUs of its own", kubelet: Kubelet{Policy: "none", Reserved: resource.MustParse("200m")}, pods: []v1.Pod{testPod("a", "2"), testPod("b", "1")}},
+		{name: "under none no pod gets exclusive CPUs", kubelet: Kubelet{Policy: "none", Reserved: resource.MustParse("200m")}, pods: []v1.Pod{testPod("a", "2"), testPod("b", "1")}},
 		{name: "all requests count against the new allocatable", kubelet: static("1"), pods: []v1.Pod{with(testPod("a", "1700m"), burstable), with(testPod("b", "1700m"), burstable), with(testPod("c", "1300m"), burstable)},
 			want: []string{"b OutOfcpu asks for 1700m of cpu, and older pods have 1700m of 3"}},
 		{name: "also under none, with a larger reservation", kubelet: Kubelet{Policy: "none", Reserved: resource.MustParse("3")}, pods: []v1.Pod{testPod("a", "2")}, want: []string{"a OutOfcpu asks for 2 of cpu, and older pods have 0 of 1"}},
@@ -186,7 +186,7 @@ func TestReadmission(t *testing.T) {
 		{name: "memory", kubelet: static("1"), pods: []v1.Pod{with(testPod("a", "10m"), burstable, asks(v1.ResourceMemory, "9Gi"))}, want: []string{"a OutOfmemory asks for 9Gi of memory"}},
 		{name: "an extended resource that the node lacks is the cluster's", kubelet: static("1"), pods: []v1.Pod{with(testPod("a", "10m"), asks("example.com/licence", "9"))}},
 		{name: "huge pages that the node lacks", kubelet: static("1"), pods: []v1.Pod{with(testPod("a", "10m"), asks("hugepages-2Mi", "2Mi"))}, want: []string{"a OutOfhugepages-2Mi"}},
-		{name: "resources of the pod as a whole give no CPUs of its own", kubelet: static("1"), pods: []v1.Pod{testPod("a", "2"),
+		{name: "resources of the pod as a whole give no exclusive CPUs", kubelet: static("1"), pods: []v1.Pod{testPod("a", "2"),
 			with(testPod("b", "1"), func(p *v1.Pod) {
 				p.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse("1")}}
 			})}},

@@ -51,7 +51,7 @@ func TestRead(t *testing.T) {
 			nodes:  []string{"0: 0-1,4-5", "1: 2-3,6-7"},
 			set:    "0-1,4,6", wantSplit: []string{"1,5", "2,6"},
 		},
-		"an offline CPU is nobody's sibling": {
+		"an offline CPU has no siblings": {
 			host:   topologytest.Host{Nodes: 1, CoresPerNode: 2, ThreadsPerCore: 2, Offline: "2"},
 			online: "0-1,3", cores: []string{"0 0 0", "1,3 0 0"}, nodes: []string{"0: 0-1,3"},
 			set: "0",
