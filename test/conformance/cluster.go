@@ -83,7 +83,7 @@ func (o *options) compare(ctx context.Context) error {
 var errNoUnpatched = errors.New("--upstream-bin is missing: carry build --upstream builds what to compare with")
 
 // onClusters calls a function with the specs and the whole suite, with what is known of them, and with the partitioned
-// cluster and the unpatched one. Nobody else uses the results meanwhile.
+// cluster and the unpatched one. No other process uses the results meanwhile.
 func (o *options) onClusters(ctx context.Context, use func(all, whole []specs.Spec, known specs.Known, partitioned, unpatched *side) error) error {
 	if err := host.Unfit(); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (o *options) onClusters(ctx context.Context, use func(all, whole []specs.Sp
 		return err
 	}
 	if len(set.NotBuilt) > 0 {
-		say("nobody makes, and specs that use them fail: %s", strings.Join(set.NotBuilt, ", "))
+		say("not made here, so specs that use them fail: %s", strings.Join(set.NotBuilt, ", "))
 	}
 	handler, err := set.Handler()
 	if err != nil {
@@ -199,7 +199,7 @@ func (o *options) images(ctx context.Context, references []string) (*images.Set,
 	})
 }
 
-// onHost is a cluster on this host, which nobody else must use.
+// onHost is a cluster on this host, which no other process must use.
 type onHost struct {
 	*testbed.Testbed
 	// ours means that the cluster on this host is this one, and forget that hostPath is its own.

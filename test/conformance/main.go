@@ -69,7 +69,7 @@ func command() *cobra.Command {
 	flags.StringVar(&o.skip, "skip", "", "regular expression of the names of those that are not; empty means none")
 	flags.IntVar(&o.parallel, "parallel", 16, "how many conformance specs run at a time, unless they are serial")
 	flags.BoolVar(&o.fresh, "fresh", false, "begin again, in place of going on with what an earlier run did not do")
-	flags.BoolVar(&o.retry, "retry", false, "run once more what did not pass")
+	flags.BoolVar(&o.retry, "retry", false, "run again what did not pass")
 	for _, name := range []string{"bin", "tools", "tree", "cluster", "debs", "out"} {
 		if err := root.MarkPersistentFlagRequired(name); err != nil {
 			panic(err)

@@ -35,7 +35,7 @@ import (
 	"workload.openshift.io/kubernetes/test/conformance/specs"
 )
 
-// repeats is how often specs that differ run again on both sides at most: once more than half of these runs end alike,
+// repeats is how often specs that differ run again on both sides at most: when more than half of these runs end alike,
 // the others would change nothing.
 const repeats = 3
 
@@ -208,7 +208,7 @@ func (s *side) compare(ctx context.Context, other *side, all []specs.Spec, known
 	return append(findings, specs.Compare(differing, again[0], again[1], known, without)...), nil
 }
 
-// repeat runs specs some more times, since their first results are not what they should be beside those of a
+// repeat runs specs some more times, since their first results are not what they should be compared with those of a
 // side, which may be this one; why says how. Repeats of other first results are of no use.
 func (s *side) repeat(ctx context.Context, other *side, differing []specs.Spec, why string) (again []*specs.Results, err error) {
 	subject := s.subject

@@ -32,7 +32,7 @@ func TestTypesBecomeActiveAndStayActive(t *testing.T) {
 	awaitActive(t, first, false)
 	reportingNode(t, c, "a")
 	reportingNode(t, c, "b", "management")
-	time.Sleep(time.Second) // the period in which nobody must latch it
+	time.Sleep(time.Second) // the period in which it must not be latched
 	awaitActive(t, first, false)
 	if got := fixture.Latched(t, c.Client); got != "" {
 		t.Errorf("the latch is %q though one of two nodes lacks the type", got)
@@ -91,7 +91,7 @@ func TestTypesBecomeActiveAndStayActive(t *testing.T) {
 	t.Run("the configuration has a mistake", func(t *testing.T) { mistakes(t, c) })
 }
 
-// guardKubeSystem lets nobody change the namespace kube-system.
+// guardKubeSystem forbids changes of the namespace kube-system.
 func guardKubeSystem(t *testing.T, c *host.Cluster) (allow func()) {
 	t.Helper()
 	return guard(t, c, "namespaces", `object.metadata.name != "kube-system"`, func() error {
@@ -121,7 +121,7 @@ func guard(t *testing.T, c *host.Cluster, resource, expression string, attempt f
 		ValidationActions: []admissionregistration.ValidationAction{admissionregistration.Deny}}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, 20*time.Second, "nobody can change "+resource, func() error {
+	waitFor(t, 20*time.Second, "no user can change "+resource, func() error {
 		if err := attempt(); err == nil || !strings.Contains(err.Error(), "guarded") {
 			return fmt.Errorf("a change returned %v", err)
 		}

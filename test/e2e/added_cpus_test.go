@@ -28,7 +28,7 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
-// A CPU that comes after the kubelet has started belongs to nobody until it starts again, and an
+// A CPU that comes after the kubelet has started belongs to no container until it starts again, and an
 // Event says so.
 func TestAddedCPUsNeedARestart(t *testing.T) {
 	in(t, vm)

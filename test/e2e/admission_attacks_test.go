@@ -77,7 +77,7 @@ func TestAttacksReachNoPool(t *testing.T) {
 		return fixture.Pod("", annotations, fixture.Container("c", "true", "cpu=100m memory=16Mi", ""))
 	}
 	no := false
-	// holding asks for half of a node's cores, and has a finalizer that nobody removes.
+	// holding asks for half of a node's cores, and has a finalizer that is never removed.
 	holding := func(p *v1.Pod) *v1.Pod {
 		p = withCores(p, cores)
 		for _, list := range []v1.ResourceList{p.Spec.Containers[0].Resources.Requests, p.Spec.Containers[0].Resources.Limits} {
@@ -325,7 +325,7 @@ func TestWhatNodesCallTheirResourcesEndsNoAPIServer(t *testing.T) {
 		}
 		return nil
 	})
-	// It is collected in a goroutine of its own: a server that ends does so a moment later.
+	// It is collected in a separate goroutine: a server that ends does so a moment later.
 	for range 3 {
 		if active := series(); len(active) > 32 || !strings.Contains(strings.Join(active, ""), `workload_type="management"`) {
 			t.Errorf("the gauge has %d series, want management and at most 32: %s", len(active), strings.Join(active, ""))

@@ -115,7 +115,7 @@ func sendAgain(t *testing.T, c *host.Cluster, namespace string, zero bool) {
 			t.Errorf("a PUT with another cpu request got %v, want 422", err)
 		}
 	})
-	t.Run("a resize of memory beside the original cpu", func(t *testing.T) {
+	t.Run("a resize of memory with the original cpu", func(t *testing.T) {
 		if _, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), "put", types.StrategicMergePatchType, []byte(`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": "24Mi", "cpu": "400m"}, "limits": {"memory": "64Mi"}}}]}}`), metav1.PatchOptions{}, "resize"); err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +230,7 @@ func TestNobodyEntersOrLeavesAPartitionLater(t *testing.T) {
 			t.Errorf("the resize got %v, want 422 with the field", err)
 		}
 	})
-	t.Run("memory can be resized, beside the original cpu", func(t *testing.T) {
+	t.Run("memory can be resized, with the original cpu", func(t *testing.T) {
 		if _, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), "p", types.StrategicMergePatchType, []byte(`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": "24Mi", "cpu": "400m"}, "limits": {"memory": "64Mi"}}}]}}`), metav1.PatchOptions{}, "resize"); err != nil {
 			t.Fatal(err)
 		}

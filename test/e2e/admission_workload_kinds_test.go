@@ -33,7 +33,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// Pods of each workload kind are partitioned. Where they would be skipped, whoever creates the
+// Pods of each workload kind are partitioned. Where they would be skipped, the user who creates the
 // workload is warned at once.
 func TestPodsOfEachWorkloadKindArePartitioned(t *testing.T) {
 	in(t)
@@ -110,7 +110,7 @@ func TestPodsOfEachWorkloadKindArePartitioned(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a template that names what nobody knows", func(t *testing.T) {
+	t.Run("a template that names what is unknown", func(t *testing.T) {
 		both := fixture.Namespace(t, c.Client, "management,other")
 		for name, test := range map[string]struct {
 			annotations map[string]string

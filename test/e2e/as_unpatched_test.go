@@ -24,7 +24,7 @@ import (
 )
 
 // Without a pinning file, a patched kubelet does what an unpatched one does. This test has a
-// cluster of its own because a type that was once active stays active.
+// separate cluster because a type that was once active stays active.
 func TestWithoutFileTheKubeletIsAsUnpatched(t *testing.T) {
 	in(t, long, unpatchedBinaries)
 	c := alone(t, config)

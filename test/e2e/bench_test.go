@@ -325,7 +325,7 @@ func cpuTime(b *testing.B, processes []int) (used time.Duration) {
 	return used
 }
 
-// manyClients returns clients of a kube-apiserver, each with a connection of its own.
+// manyClients returns clients of a kube-apiserver, each with its own connection.
 func manyClients(b *testing.B, url string, n int) (clients []*kubernetes.Clientset) {
 	b.Helper()
 	config := clientConfig(b, url)

@@ -49,7 +49,7 @@ func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 		}
 	}
-	// The shared CPUs beside the pool. If none are left, a shared container runs on the
+	// The shared CPUs outside of the pool. If none are left, a shared container runs on the
 	// exclusive one.
 	beside := fixture.CPUs(t, allCPUs(t)).Difference(cpuset.New(0, 1))
 	if beside.IsEmpty() {
@@ -223,7 +223,7 @@ func releaseExclusive(t testing.TB, c *host.Cluster, p *v1.Pod) {
 }
 
 // With full-pcpus-only and single-numa-node, exclusive containers get whole cores of one NUMA
-// node beside a busy pool, as they would without it.
+// node with a busy pool, as they would without it.
 func TestExclusiveCPUsAreWholeCores(t *testing.T) {
 	in(t, vm, vmCore)
 	needsCPUs(t, 8)

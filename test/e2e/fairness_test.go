@@ -73,7 +73,7 @@ func TestFairness(t *testing.T) {
 		if math.Abs(ratio/4-1) > tolerance {
 			t.Errorf("the pods of 400m and 100m used %s and %s, which is %.2f to 1, want 4 to 1", four, one, ratio)
 		}
-		// On cgroup v2, a runtime converts shares to weights in a way of its own.
+		// On cgroup v2, a runtime converts shares to weights in its own way.
 		if host.CgroupV1() && math.Abs(inside/4-1) > tolerance {
 			t.Errorf("the containers of 40m and 10m in one pod used %s and %s, which is %.2f to 1, want 4 to 1", insideFour, insideOne, inside)
 		}

@@ -209,7 +209,7 @@ func kubectl(t testing.TB, namespace, input string, args ...string) (string, err
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(config.Bin, "kubectl"), append([]string{"--kubeconfig=" + host.Kubeconfig, "--namespace=" + namespace}, args...)...)
 	cmd.Stdin = strings.NewReader(input)
-	// Its caches do not belong in anybody's home.
+	// Its caches do not belong in a home directory.
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	output, err := cmd.CombinedOutput()
 	return string(output), err

@@ -78,7 +78,7 @@ func TestInfrastructureDecidesOnTheType(t *testing.T) {
 		}
 	}
 	// A controller that creates pods before the object has decided tries again, as clients do.
-	t.Run("it is made once more, and filled in with AllNodes while requests wait", func(t *testing.T) {
+	t.Run("it is made again, and filled in with AllNodes while requests wait", func(t *testing.T) {
 		object.delete()
 		early := fixture.Pod("early", map[string]string{managementTarget: "", "mine": "kept"}, fixture.Container("c", "true", "cpu=100m memory=16Mi", ""))
 		waitFor(t, 30*time.Second, "pods that ask are not created", func() error { return unavailable(createSoon(t, c, open, early, true), name+"does not exist; ") })
@@ -147,7 +147,7 @@ func (i *installer) objects() dynamic.ResourceInterface {
 	return i.client.Resource(schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "infrastructures"})
 }
 
-// serve has the kind served. Like OpenShift's it has a status of its own, so a creation has
+// serve has the kind served. Like OpenShift's it has a status subresource, so a creation has
 // none.
 func (i *installer) serve() {
 	i.t.Helper()
@@ -229,7 +229,7 @@ func unavailable(err error, text string) error {
 }
 
 // expectUndecided checks that pods that ask are answered with 503 that says what the object
-// lacks, and that nobody else notices.
+// lacks, and that nothing else notices.
 func expectUndecided(t *testing.T, c *host.Cluster, lacks string, namespaces map[string]string) {
 	t.Helper()
 	before := podSeries(t, c)
@@ -285,7 +285,7 @@ func createWhile(t *testing.T, c *host.Cluster, namespace string, do func()) (cr
 	return created
 }
 
-// expectDecidedAgainst checks that pods which ask are ordinary ones, that nobody is told, and
+// expectDecidedAgainst checks that pods which ask are ordinary ones, that there is no warning, and
 // that hard ones are refused.
 func expectDecidedAgainst(t *testing.T, c *host.Cluster, namespace string) {
 	t.Helper()
@@ -373,7 +373,7 @@ func applyDeployment(t *testing.T, namespace, name string, annotations map[strin
 	return recorded.texts
 }
 
-// auditedAnnotations returns what the audit log has of a pod's creation, beside the request.
+// auditedAnnotations returns what the audit log has of a pod's creation, besides the request.
 func auditedAnnotations(t *testing.T, c *host.Cluster, namespace, name string) (annotations map[string]string) {
 	t.Helper()
 	waitFor(t, 10*time.Second, "the audit log has the pod "+name, func() error {

@@ -90,7 +90,7 @@ func kubeletStartsInEveryStateOfInstallers(t *testing.T, c *host.Cluster) {
 		})
 	}
 	c.Config.KubeletConfiguration = before
-	t.Run("a file that everybody may read", func(t *testing.T) {
+	t.Run("a file that all users may read", func(t *testing.T) {
 		in(t)
 		if err := os.Chmod(partition.PinningFilePath, 0o644); err != nil {
 			t.Fatal(err)

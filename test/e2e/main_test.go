@@ -30,7 +30,7 @@ var (
 	// plugin is kubectl-partition, and specs the compiled specs of test/workloadpartitioning;
 	// empty means that their tests are skipped.
 	plugin, specs string
-	// meter is the meter of package noise in a VM, where nobody can compile it.
+	// meter is the meter of package noise in a VM, where it cannot be compiled.
 	meter string
 	// runSuite selects tests; see suite.
 	runSuite string
@@ -111,7 +111,7 @@ func run(m *testing.M) int {
 	})
 }
 
-// undoings undo what tests change of the host beside the cluster.
+// undoings undo what tests change of the host besides the cluster.
 var undoings struct {
 	sync.Mutex
 	all []func() error
@@ -225,7 +225,7 @@ func alone(t testing.TB, with host.Config) *host.Cluster {
 	return up(t, with)
 }
 
-// up starts a cluster for one test, beside the shared one if the configuration has it so.
+// up starts a cluster for one test, next to the shared one if the configuration says so.
 func up(t testing.TB, with host.Config) *host.Cluster {
 	t.Helper()
 	c := host.New(with)

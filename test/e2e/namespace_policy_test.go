@@ -40,8 +40,8 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// The policy of docs/user/namespaces.md: only whoever has the verb adds types to a namespace.
-// Everybody else who may write namespaces can do the rest.
+// The policy of docs/user/namespaces.md: only users with the verb add types to a namespace.
+// All others who may write namespaces can do the rest.
 func TestOnlyThoseWithTheVerbAddTypesToANamespace(t *testing.T) {
 	in(t)
 	c := apiServer(t)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// need is what a test needs beside the release's binaries. make e2e builds what those tests need that
+// need is what a test needs besides the release's binaries. make e2e builds what those tests need that
 // E2E_RUN selects: the target need-NAME of the Makefile.
 type need string
 

@@ -69,7 +69,7 @@ func TestPlanNamesPodsThatNoLongerGoWithTheirNode(t *testing.T) {
 		if err := json.Unmarshal([]byte(kubectlPartition(t, 1, "plan", "--on-host", host.NodeName, "--type", "management", "--cpuset", "0", "-o", "json")), &said); err != nil || said.Verdict != plan.Unsafe {
 			t.Errorf("kubectl partition plan says %+v (%v)", said, err)
 		}
-		// The kubelet's own kubeconfig is enough for that, and without the API nobody knows.
+		// The kubelet's own kubeconfig is enough for that, and without the API it is unknown.
 		kubectlPartition(t, 1, "plan", "--on-host", host.NodeName, "--kubeconfig", filepath.Join(host.Dir, "kubelet.kubeconfig"), "--type", "management", "--cpuset", "0")
 		kubectlPartition(t, 2, "plan", "--on-host", "--type", "management", "--cpuset", "0")
 		restart(t, c, pinning)

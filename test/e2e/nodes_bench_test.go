@@ -354,7 +354,7 @@ func schedule(b *testing.B, c *host.Cluster, namespace string, count int, config
 // for the plan of a group, drains it, has its nodes report less allocatable cpu, and lets pods come
 // again. A Deployment with two pods for each node goes through it.
 //
-// Nobody answers for the configuration of a simulated kubelet, so no plan can say that a change is
+// Nothing answers for the configuration of a simulated kubelet, so no plan can say that a change is
 // safe, and each group is drained.
 func benchmarkChangeOfPools(b *testing.B, c *host.Cluster, namespace string, groups, inGroup int) {
 	if err := c.Kwok.Start(); err != nil {
@@ -475,7 +475,7 @@ func watchAvailable(b *testing.B, c *host.Cluster, namespace, name string) (leas
 }
 
 // drain drains the nodes of a group, several of them at once: kubectl takes the nodes that it is
-// given one after another, and waits for the pods of each. How many pods are away at once is up to
+// given one after another, and waits for the pods of each. How many pods are missing at once is up to
 // their disruption budget.
 func drain(b *testing.B, group, inGroup int) {
 	b.Helper()

@@ -61,7 +61,7 @@ type noiseKind struct {
 
 	reading noise.Reading
 	// others is the CPU time of other pods on the application's CPU, and steal what the
-	// hypervisor took of that CPU; of all CPUs, where the application has none of its own.
+	// hypervisor took of that CPU; of all CPUs, where the application has none exclusively.
 	others, steal time.Duration
 	// pool is the CPU time of all pods on the pool. It, interrupts and soft interrupts on the
 	// application's CPU are those of the period.
@@ -82,7 +82,7 @@ type noiseKind struct {
 // takes from it.
 //
 // The pods of the storm are the same. Where nothing partitions them they have no cpu request, since
-// none is left beside the application.
+// none is left next to the application.
 func BenchmarkNoise(b *testing.B) {
 	if !host.CgroupV1() {
 		b.Skip("cgroup v2 has no account of each CPU")
@@ -131,7 +131,7 @@ func BenchmarkNoise(b *testing.B) {
 		}
 	}
 	for _, pair := range [][2]*noiseKind{{busy, resting}, {busyHostToo, restingHostToo}} {
-		b.Logf("%s: pods had %.2f %% of the pool, and %.2f %% beside an application that rests, so a busy one takes %.2f %% of what they would have",
+		b.Logf("%s: pods had %.2f %% of the pool, and %.2f %% next to an application that rests, so a busy one takes %.2f %% of what they would have",
 			pair[0].name, 100*pair[0].share(), 100*pair[1].share(), 100*(1-pair[0].share()/pair[1].share()))
 	}
 	if *noisePlot != "" {
@@ -177,7 +177,7 @@ func (kind *noiseKind) report(b *testing.B) {
 	}
 }
 
-// measureNoise starts the application, and beside it a storm of pods, a client that lists all of
+// measureNoise starts the application, and with it a storm of pods, a client that lists all of
 // them without a pause, and one that has an image unpacked without a pause.
 func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter string, unpacked largeImage, tracer noiseTracer, name string) {
 	b.Helper()
@@ -242,7 +242,7 @@ func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter string, 
 	}
 }
 
-// meterPod returns a pod that has a CPU of its own, and does something for a while: the meter is
+// meterPod returns a pod that has its own CPU, and does something for a while: the meter is
 // /noise/meter.
 func meterPod(name, meter, does string, length time.Duration) *v1.Pod {
 	const resources = "cpu=1 memory=32Mi"
@@ -267,7 +267,7 @@ func meterReading(t testing.TB, c *host.Cluster, p *v1.Pod) noise.Reading {
 	return reading
 }
 
-// largeImage is the archive of an image that nobody runs.
+// largeImage is the archive of an image that is never run.
 type largeImage struct {
 	c                  *host.Cluster
 	archive, reference string
@@ -318,7 +318,7 @@ func newNoiseTracer(b *testing.B) noiseTracer {
 	const root = "/sys/kernel/tracing"
 	if _, err := os.Stat(filepath.Join(root, "instances")); err != nil {
 		if err := unix.Mount("tracefs", root, "tracefs", 0, ""); err != nil {
-			b.Log("nobody who disturbs is named, since the host has no tracefs: ", err)
+			b.Log("the host has no tracefs, so it is unknown what disturbs: ", err)
 			return ""
 		}
 		b.Cleanup(func() { _ = unix.Unmount(root, unix.MNT_DETACH) })

@@ -15,7 +15,7 @@ import (
 )
 
 // The assertions of OpenShift's conformance suite (openshift/origin,
-// test/extended/cpu_partitioning) hold, whoever decides on the type. TestRuntimeAndKubeletAgree
+// test/extended/cpu_partitioning) hold, whatever decides on the type. TestRuntimeAndKubeletAgree
 // has those about a file that has gone or has an empty cpuset.
 func TestAssertionsOfOpenShiftsSuiteHold(t *testing.T) {
 	in(t)
@@ -146,7 +146,7 @@ func expectSuitePlacement(t *testing.T, pods []*v1.Pod) {
 			if usage.CPUs != "0" || !slices.Equal(usage.Tasks, []string{"0"}) {
 				t.Errorf("container %s of pod %s has the cpuset %s, and its tasks %q, want the pool, 0", status.Name, p.Name, usage.CPUs, usage.Tasks)
 			}
-			// On cgroup v2 the runtime converts shares in a way of its own.
+			// On cgroup v2 the runtime converts shares in its own way.
 			if host.CgroupV1() && usage.Weight != shares {
 				t.Errorf("container %s of pod %s has %d shares, want %d", status.Name, p.Name, usage.Weight, shares)
 			}

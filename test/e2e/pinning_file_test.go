@@ -21,7 +21,7 @@ import (
 
 // A kubelet does not start with a mistake in the pinning file, and says in one line which file
 // and what is wrong. These kubelets end before they touch anything, so the node's own runs on
-// beside them.
+// with them.
 func TestMistakesInThePinningFileKeepTheKubeletFromStarting(t *testing.T) {
 	in(t)
 	c := partitioned(t)
@@ -93,7 +93,7 @@ func TestMistakesInThePinningFileKeepTheKubeletFromStarting(t *testing.T) {
 		changeDirectory(t, directory, 0o777, 0)
 		expectRefusal(t, c, partition.PinningFilePath, "directory "+directory+" lets users other than its owner replace the files in it; run: chmod go-w "+directory)
 	})
-	t.Run("reserved cgroups beside explicit reserved CPUs", func(t *testing.T) {
+	t.Run("reserved cgroups with explicit reserved CPUs", func(t *testing.T) {
 		expectRefusal(t, c, "invalid configuration", "can't use reservedSystemCPUs", "--reserved-cpus=0", "--system-reserved-cgroup=/system.slice")
 	})
 	t.Run("a static policy without strict reservation", func(t *testing.T) {

@@ -287,7 +287,7 @@ func freedByUpgradePage(t *testing.T, c *host.Cluster) {
 	waitFor(t, time.Minute, "the pod's cgroup has the pool again", func() error { return confinedTo(p, cpuset.New(0)) })
 }
 
-// An Event names the CPUs of the pool that the cgroup of all pods lacks. Nobody promises where
+// An Event names the CPUs of the pool that the cgroup of all pods lacks. There is no promise where
 // pods run then.
 func TestEventNamesThePoolCPUsThatPodsLack(t *testing.T) {
 	in(t)

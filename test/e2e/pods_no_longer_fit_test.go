@@ -41,7 +41,7 @@ func TestPodsThatNoLongerFitAreNamed(t *testing.T) {
 	quietNode(t, c)
 	restart(t, c, "")
 	t.Cleanup(func() { restart(t, c, pinning) })
-	// Both fit beside the 500m of kubeReserved, and not beside a CPU for the pool.
+	// Both fit with the 500m of kubeReserved, but not with a CPU for the pool.
 	request := fmt.Sprintf("cpu=%dm memory=16Mi", (runtime.NumCPU()*1000-500)/2-50)
 	namespace := fixture.Namespace(t, c.Client, "management")
 	first := start(t, c, namespace, fixture.Pod("first", nil, fixture.Container("c", fixture.Awake, request, "")))[0]

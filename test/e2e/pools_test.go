@@ -17,7 +17,7 @@ import (
 )
 
 // When the pools change, running containers move to their new CPUs, under either policy of the
-// CPU manager. The kubelet starts whatever the file held before, and nobody deletes a
+// CPU manager. The kubelet starts whatever the file held before, and there is no need to delete a
 // checkpoint. In a VM TestPodCgroupsHaveTheirPool says so of containers, too.
 func TestContainersFollowChangedPools(t *testing.T) {
 	in(t, core)
@@ -102,7 +102,7 @@ func TestAPodThatEndsFollowsItsPool(t *testing.T) {
 }
 
 // Two types have a pool each, of any shape: with holes, across NUMA nodes, with one of two
-// siblings. Each pod has exactly its CPUs, beside one with an exclusive CPU.
+// siblings. Each pod has exactly its CPUs, next to one with an exclusive CPU.
 func TestPoolsMayHaveAnyShape(t *testing.T) {
 	in(t, vm, vmCore)
 	needsCPUs(t, 8)

@@ -57,7 +57,7 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 			if err != nil {
 				return err
 			}
-			// On cgroup v2, a runtime converts shares to weights in a way of its own.
+			// On cgroup v2, a runtime converts shares to weights in its own way.
 			if container.CPUs != want.cpus || container.Quota != want.quota || (host.CgroupV1() && container.Weight != shares) {
 				return fmt.Errorf("its container has CPUs %s, weight %d and quota %v, want %s, %d and %v", container.CPUs, container.Weight, container.Quota, want.cpus, shares, want.quota)
 			}
@@ -91,7 +91,7 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 			t.Fatal(err)
 		}
 		restart(t, c, pinning)
-		time.Sleep(reconciliations(5)) // the period in which nobody must move it
+		time.Sleep(reconciliations(5)) // the period in which it must not be moved
 		if usage := containerUsage(t, p, 0); usage.CPUs != last {
 			t.Errorf("the container has CPUs %s, want those that others gave it, %s", usage.CPUs, last)
 		}
@@ -112,7 +112,7 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 		}
 		for range 2 {
 			restart(t, c, pinning)
-			time.Sleep(reconciliations(5)) // the period in which nobody must move it
+			time.Sleep(reconciliations(5)) // the period in which it must not be moved
 			if usage := containerUsage(t, p, 0); usage.CPUs != first {
 				t.Errorf("the container has CPUs %s, want those that the plugin gave it, %s", usage.CPUs, first)
 			}

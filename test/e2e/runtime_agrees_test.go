@@ -69,7 +69,7 @@ func runtimeAndKubeletAgree(t *testing.T, c *host.Cluster) {
 		t.Helper()
 		for _, p := range pods[:3] {
 			usage := containerUsage(t, p, 0)
-			// On cgroup v2 the runtime converts shares in a way of its own.
+			// On cgroup v2 the runtime converts shares in its own way.
 			if want := annotated[p.Name]; host.CgroupV1() && usage.Weight != want {
 				t.Errorf("the container of pod %s has %d shares, and the runtime gave it %d", p.Name, usage.Weight, want)
 			}
@@ -88,7 +88,7 @@ func runtimeAndKubeletAgree(t *testing.T, c *host.Cluster) {
 		suites []mark
 	}{
 		{"the kubelet starts again", []mark{vm}},
-		{"and once more", nil},
+		{"and again", nil},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			in(t, step.suites...)
@@ -149,7 +149,7 @@ func runtimeThatReportsNoResourcesGetsEachCpusetOnce(t *testing.T, c *host.Clust
 	pods := start(t, c, fixture.Namespace(t, c.Client, "management"),
 		fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")),
 		fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")))
-	for _, when := range []string{"the kubelet starts again", "and once more"} {
+	for _, when := range []string{"the kubelet starts again", "and again"} {
 		t.Run(when, func(t *testing.T) {
 			updates := updatesAfterStart(t, c, proxy, pinning)
 			for i, may := range []cpuset.CPUSet{onPool, offPool(t)} {

@@ -134,7 +134,7 @@ func TestPodsOfARuntimeClassAreConfinedByTheirPodsCgroup(t *testing.T) {
 	}
 }
 
-// ofOrdinarySandboxes returns the CPUs of the cgroup of an ordinary pod with a RuntimeClass, beside the
+// ofOrdinarySandboxes returns the CPUs of the cgroup of an ordinary pod with a RuntimeClass, next to the
 // pool of the shared node. all are those of the host.
 func ofOrdinarySandboxes(all cpuset.CPUSet) cpuset.CPUSet {
 	if host.CgroupV1() {

@@ -272,7 +272,7 @@ func TestUnpatchedKubelet(t *testing.T) {
 		expectNoLeak(t, awaitRunning(t, c, s.namespace, "waits"), onPool)
 		s.expectNew(t)
 	})
-	t.Run("an unpatched kubelet does not start beside the file, and does no harm", func(t *testing.T) {
+	t.Run("an unpatched kubelet does not start with the file, and does no harm", func(t *testing.T) {
 		c.UseKubelet(upstreamKubelet)
 		expectNoStart(t, c, pinning, "please drain node and remove policy state file")
 		c.UseKubelet("")

@@ -125,7 +125,7 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 			t.Errorf("a pod in a namespace with other types only got %v, want 403", err)
 		}
 	})
-	t.Run("nobody enters a partition later", func(t *testing.T) {
+	t.Run("no pod enters a partition later", func(t *testing.T) {
 		client, recorded := recording(t)
 		namespace := fixture.Namespace(t, c.Client, "management")
 		start(t, c, namespace, fixture.Pod("besteffort", nil, fixture.Container("c", fixture.Busy, "", "")))
@@ -222,7 +222,7 @@ func TestPlacement(t *testing.T) {
 			t.Errorf("the sidecar has %+v (%v), want the pool only", usage, err)
 		}
 	}
-	// Those without requests get little CPU time beside the others.
+	// Those without requests get little CPU time compared with the others.
 	for i, amount := range []time.Duration{time.Second, time.Millisecond, time.Second, time.Millisecond} {
 		awaitWork(t, pods[i], 0, amount)
 	}
@@ -255,7 +255,7 @@ func TestWeightsFollowTheOriginalRequests(t *testing.T) {
 	p, resized := both[0], both[1]
 	before := containerUsage(t, resized, 0)
 	of := containerUsage(t, p, 0)
-	// On cgroup v2, a runtime converts shares to weights in a way of its own.
+	// On cgroup v2, a runtime converts shares to weights in its own way.
 	if want := weight(409); host.CgroupV1() && of.Weight != want {
 		t.Errorf("the container has weight %d, want that of 400m, %d", of.Weight, want)
 	}

@@ -28,7 +28,7 @@ import (
 	"workload.openshift.io/kubernetes/cluster/image"
 )
 
-// The specs of test/workloadpartitioning, which anybody can run on any cluster, pass on a
+// The specs of test/workloadpartitioning, which users can run on any cluster, pass on a
 // partitioned node.
 func TestSpecsOfAnyClusterPass(t *testing.T) {
 	in(t, compiledSpecs)

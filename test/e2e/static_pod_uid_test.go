@@ -29,7 +29,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// A static pod whose manifest has a UID of its own is on its pool, and has its weight, whether
+// A static pod whose manifest has its own UID is on its pool, and has its weight, whether
 // it was created before the file came or after, and is an ordinary pod once the file has gone.
 func TestStaticPodsWithAUIDOfTheirOwnArePartitioned(t *testing.T) {
 	in(t, core, long)

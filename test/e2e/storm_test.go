@@ -45,7 +45,7 @@ import (
 // off the pool.
 //
 // Cgroup v2 has one hierarchy, and no account for each CPU. There the kernel's tracer must not
-// see any task of a pod off the pool, apart from those of an application that has a CPU of its own.
+// see any task of a pod off the pool, apart from those of an application that has its own CPU.
 func TestStorm(t *testing.T) {
 	in(t, vm, long)
 	c := partitioned(t)
@@ -105,7 +105,7 @@ func expectOff(t testing.TB, off time.Duration, processes int) {
 	}
 }
 
-// watchStorm starts an application beside the storm, and returns a function that ends the trace.
+// watchStorm starts an application next to the storm, and returns a function that ends the trace.
 func watchStorm(t *testing.T, c *host.Cluster, namespace string, pool cpuset.CPUSet) (end func(processes int)) {
 	t.Helper()
 	application := startApplication(t, c, namespace)
@@ -122,8 +122,8 @@ func watchStorm(t *testing.T, c *host.Cluster, namespace string, pool cpuset.CPU
 	}
 }
 
-// stormApplication is an application with an exclusive CPU beside a storm. It is nil where nobody
-// has compiled the meter for this host.
+// stormApplication is an application with an exclusive CPU during a storm. It is nil where the
+// meter was not compiled for this host.
 type stormApplication struct {
 	pod *v1.Pod
 	cpu int
@@ -167,7 +167,7 @@ func (a *stormApplication) report(t *testing.T, c *host.Cluster, seen onCPUs) {
 		a.cpu, reading.PerMinute(), reading.Spun.Round(time.Second), seen.host[a.cpu])
 }
 
-// load is what a storm is made of, beside pods that are probed, crash or end: so many busy pods, and
+// load is what a storm is made of, besides pods that are probed, crash or end: so many busy pods, and
 // the annotations and requests of all of them.
 type load struct {
 	busy        int
@@ -196,7 +196,7 @@ func storm(t testing.TB, c *host.Cluster, namespace string, length time.Duration
 		create(fixture.Pod(fmt.Sprint("busy-", i), annotations, fixture.Container("c", fixture.Busy, requests, "")))
 	}
 	for i := range probed {
-		p := fixture.Pod(fmt.Sprint("probed-", i), annotations, fixture.Container("c", "trap exit TERM; while :; do echo a line of a log that nobody reads; done", requests, ""))
+		p := fixture.Pod(fmt.Sprint("probed-", i), annotations, fixture.Container("c", "trap exit TERM; while :; do echo a line of a log that is never read; done", requests, ""))
 		probeEachSecond(p)
 		create(p)
 	}

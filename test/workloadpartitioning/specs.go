@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package workloadpartitioning has specs for a cluster that anybody runs: what a user can check
+// Package workloadpartitioning has specs for any cluster: what a user can check
 // with a kubeconfig. Like upstream's own packages of specs, it is imported by the test binary
 // that runs it. A spec is skipped, with the reason, where the cluster has no partition, or where
 // the user may not do what it needs.
@@ -181,7 +181,7 @@ var _ = framework.SIGDescribe("node")("WorkloadPartitioning", func() {
 			large := run(ctx, f, allows, node, podtest.Pod(asks(), podtest.Container("c", "cpu=400m memory=8Mi", "cpu=500m memory=16Mi")))
 			small := run(ctx, f, allows, node, podtest.Pod(asks(), podtest.Container("c", "cpu=100m memory=8Mi", "")))
 			const weight = "cat /sys/fs/cgroup/cpu.weight 2>/dev/null || cat /sys/fs/cgroup/cpu/cpu.shares"
-			gomega.Expect(number(ctx, f, large, weight)).To(gomega.BeNumerically(">", number(ctx, f, small, weight)), "weight of 400m beside that of 100m")
+			gomega.Expect(number(ctx, f, large, weight)).To(gomega.BeNumerically(">", number(ctx, f, small, weight)), "weight of 400m compared with that of 100m")
 			const quota = "cut -d ' ' -f 1 /sys/fs/cgroup/cpu.max 2>/dev/null || cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us"
 			const period = "cut -d ' ' -f 2 /sys/fs/cgroup/cpu.max 2>/dev/null || cat /sys/fs/cgroup/cpu/cpu.cfs_period_us"
 			gomega.Expect(number(ctx, f, large, quota)*2).To(gomega.Equal(number(ctx, f, large, period)), "twice the quota of 500m")
@@ -299,7 +299,7 @@ func skipUnlessActive(ctx context.Context, f *framework.Framework, allows string
 	}
 }
 
-// skipUnlessConfined skips the spec where the kubelet says that the type has no CPUs of its own.
+// skipUnlessConfined skips the spec where the kubelet says that the type has no CPUs.
 func skipUnlessConfined(ctx context.Context, f *framework.Framework, node string) {
 	text, err := f.ClientSet.CoreV1().RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("metrics").DoRaw(ctx)
 	skipIfForbidden(err, fmt.Sprintf("read the kubelet's metrics, which would say whether the type %s is confined on node %s", workloadType, node))

@@ -109,7 +109,7 @@ func page(picture string) layer {
 	}}
 }
 
-// coredns is CoreDNS with the capability that lets it listen on port 53 whoever its user is.
+// coredns is CoreDNS with the capability that lets it listen on port 53 as any user.
 var coredns = layer{"CoreDNS", func(_ context.Context, b *builder) (*rootfs.Tree, error) {
 	tree := rootfs.New()
 	if err := program(tree, "coredns", filepath.Join(b.Tools, "coredns")); err != nil {

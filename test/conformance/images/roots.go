@@ -103,7 +103,7 @@ func applets(ctx context.Context, tree *rootfs.Tree, dir string) error {
 }
 
 // likeAlpine adds the user and the groups of agnhost's image. The lock file has coreutils and wget for it
-// beside busybox: specs call mv -v, which Debian's busybox does not know, and wget -T, which crashes
+// besides busybox: specs call mv -v, which Debian's busybox does not know, and wget -T, which crashes
 // it. It has bash because the shell of that busybox prefers its own applets to other programs.
 //
 // The spec of image volumes takes etc/os-release of kitten's image for proof that the files are there,
@@ -117,8 +117,8 @@ func likeAlpine(tree *rootfs.Tree) error {
 	)
 }
 
-// serving configures nginx as upstream's image does. Debian's configuration has a user, a root and logs
-// of its own.
+// serving configures nginx as upstream's image does. Debian's configuration has its own user, root and
+// logs.
 func serving(tree *rootfs.Tree) error {
 	tree.File("etc/nginx/nginx.conf", 0o644, []byte(nginxConfiguration))
 	tree.Symlink("var/log/nginx/access.log", "/dev/stdout")

@@ -99,7 +99,7 @@ func parse(text string, expressions bool) (Differences, error) {
 	return list, nil
 }
 
-// Findings are what somebody must look at, each in a line for a reader.
+// Findings are what a person must look at, each in a line for a reader.
 type Findings []string
 
 // Judge compares what became of specs with what is known of them. One that skips itself has not passed. A

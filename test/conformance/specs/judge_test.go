@@ -204,7 +204,7 @@ func TestSpecsRunAgainUntilMostRunsEndAlike(t *testing.T) {
 	}
 }
 
-// Nobody reads a failure in the report that the verdict has settled, or a result of a spec that no longer runs.
+// The report has no failure that the verdict has settled, and no result of a spec that no longer runs.
 func TestTheReportSaysWhatTheVerdictDoes(t *testing.T) {
 	all := []Spec{{"fine", false}, {"a fluke", false}, {"a finding", false}, {"anything", false}}
 	results := resultsOf(passing("fine"), failing("a fluke", "slow"), failing("a finding", "lost"), passing("anything"), failing("left out by now", "lost"))

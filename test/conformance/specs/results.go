@@ -136,7 +136,7 @@ func (r *Results) Why(name string) string {
 	return fmt.Sprintf("%s: %s", report.State, firstLine(report.Failure.Message))
 }
 
-// add keeps reports. The output of specs that passed says nothing to anybody.
+// add keeps reports. The output of specs that passed is of no use.
 func (r *Results) add(reports ...types.SpecReport) error {
 	for _, report := range reports {
 		if report.State == types.SpecStatePassed {

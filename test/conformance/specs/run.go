@@ -29,10 +29,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Run runs those of the specs that have no result yet: first those that may run beside others, in that
+// Run runs those of the specs that have no result yet: first those that may run in parallel, in that
 // many processes, then the serial ones. With one process at a time all are serial, and share batches.
-// What a process did not come to, since it crashed or took too long, runs once more alone; if it does not
-// run to its end then either, it has failed. Before that, what is left once more runs together if what it ran on was lost. Progress is called for each process that ended. Run ends
+// What a process did not finish, since it crashed or took too long, runs again alone; if it does not
+// finish then either, it has failed. Before that, what is left runs together again if what it ran on was lost. Progress is called for each process that ended. Run ends
 // with an error where the cluster runs no spec at all.
 func (s *Suite) Run(ctx context.Context, specs []Spec, parallel int, results *Results, progress func(done, all int, failed []Spec)) error {
 	r := &runner{suite: s, specs: specs, results: results, progress: progress}
@@ -86,11 +86,11 @@ func (r *runner) all(ctx context.Context, specs []Spec, parallel int) error {
 		group.Go(func() error {
 			left, why, err := r.batch(ctx, some)
 			if err == nil && len(left) > 1 && r.suite.lost(why) {
-				r.suite.say("%d specs did not run to their end, and run once more: %v", len(left), why)
+				r.suite.say("%d specs did not finish, and run again: %v", len(left), why)
 				left, why, err = r.batch(ctx, left)
 			}
 			if err == nil && len(left) > 0 {
-				r.suite.say("%d specs did not run to their end, and run once more, each alone: %v", len(left), why)
+				r.suite.say("%d specs did not finish, and run again, each alone: %v", len(left), why)
 			}
 			for _, spec := range left {
 				if err != nil {
@@ -106,7 +106,7 @@ func (r *runner) all(ctx context.Context, specs []Spec, parallel int) error {
 
 // batchSize returns how many specs to run in one process: four, or so few that there are three batches
 // for each of those that run at a time. Otherwise, with few specs, two long ones in one batch would run
-// while there is nothing left to run beside them. Serial specs have nothing beside them anyway.
+// while there is nothing left to run in parallel. Serial specs run alone anyway.
 func batchSize(specs, parallel int) int {
 	if parallel <= 1 {
 		return 4
@@ -114,7 +114,7 @@ func batchSize(specs, parallel int) int {
 	return max(1, min(4, specs/(3*parallel)))
 }
 
-// alone runs a spec in a process of its own.
+// alone runs a spec in a separate process.
 func (r *runner) alone(ctx context.Context, spec Spec) error {
 	left, why, err := r.batch(ctx, []Spec{spec})
 	if err != nil || len(left) == 0 {
@@ -134,7 +134,7 @@ func (r *runner) batch(ctx context.Context, specs []Spec) (left []Spec, why, err
 	var reports []types.SpecReport
 	for i := range max(1, r.suite.SetUps) {
 		if i > 0 {
-			r.suite.say("the tests begin once more: %v", err)
+			r.suite.say("the tests start again: %v", err)
 		}
 		if reports, why, err = r.suite.run(ctx, r.logName(), specs); ctx.Err() != nil {
 			return nil, nil, ctx.Err()

@@ -40,7 +40,7 @@ import (
 type Suite struct {
 	// Program runs them.
 	Program Program
-	// Args are its arguments in a run, beside those of ginkgo.
+	// Args are its arguments in a run, besides those of ginkgo.
 	Args []string
 	// Logs is a directory: each process has a log there.
 	Logs string
@@ -52,7 +52,7 @@ type Suite struct {
 	Limit, LimitEach time.Duration
 	// SetUps is how often the suite is set up for a process, if that fails; zero means once.
 	SetUps int
-	// Say is called with what a process did not do, and what follows from that; nil means that nobody wants to know.
+	// Say is called with what a process did not do, and what follows from that; it may be nil.
 	Say func(format string, args ...any)
 	// Lost is the error of a run that ends because what it runs on does, which says nothing about the specs.
 	// Nil means that there is none.
@@ -62,7 +62,7 @@ type Suite struct {
 // Program runs compiled tests somewhere.
 type Program interface {
 	// Run runs them with arguments, until the context ends, and writes what they print to a log. It
-	// returns what they write with --ginkgo.json-report. There may be a report beside
+	// returns what they write with --ginkgo.json-report. There may be a report next to
 	// an error, which is also that of a spec that fails.
 	Run(ctx context.Context, log io.Writer, args ...string) (report []byte, err error)
 	// String is the program's name, for messages.
@@ -116,7 +116,7 @@ func (s *Suite) run(ctx context.Context, name string, specs []Spec) (ended []typ
 	for i, spec := range specs {
 		focus[i] = " " + regexp.QuoteMeta(spec.Name) + "$"
 	}
-	// A process that hangs beside its specs does not end by ginkgo's limit.
+	// A process that hangs outside of its specs does not end by ginkgo's limit.
 	limit := cmp.Or(s.Limit, 40*time.Minute) + time.Duration(len(specs))*s.LimitEach
 	within, cancel := context.WithTimeout(ctx, limit+5*time.Minute)
 	defer cancel()

@@ -155,7 +155,7 @@ func TestSpecsRunOnceAndGoOnAfterAnInterrupt(t *testing.T) {
 		t.Errorf("a spec that the focus does not match ran %d times", got)
 	}
 
-	// Once more, nothing runs.
+	// The second time, nothing runs.
 	ran := times(t, marks, "passes")
 	if results, err = Open(file, "these programs"); err != nil {
 		t.Fatal(err)

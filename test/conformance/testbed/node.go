@@ -68,7 +68,7 @@ const (
 	nodeReport = nodeDir + "/report.json"
 )
 
-// setUp prepares the VM for the tests. They start the kubelet that is beside them, and use sudo, which the
+// setUp prepares the VM for the tests. They start the kubelet in their directory, and use sudo, which the
 // system has not; the user is root. Their kubelet is a unit whose name ends in the time.
 //
 // That kubelet looks its host's name up for the node's address. There is no DNS server, and each of the two
@@ -108,7 +108,7 @@ var endpoint = "unix://" + host.DefaultPaths.Run + "/containerd.sock"
 
 var collector = "systemd-run --quiet --unit=collector /payload/" + Collector + " collect " + endpoint + " /sys/fs/cgroup\n"
 
-// Describe returns what results depend on beside the payload.
+// Describe returns what results depend on besides the payload.
 func (n *Node) Describe() string {
 	return fmt.Sprint(n.Pinning, nodeMemory, n.Topology, setUp, collector, collectPeriod, arguments)
 }

@@ -2,7 +2,7 @@
 // kubelet asks for. It passes on every message unread, so it works with every version of the
 // CRI. What it has recorded it decodes only when asked.
 //
-// A library such as grpc-proxy would replace [Proxy.pass] alone. But it shows nobody the messages of a
+// A library such as grpc-proxy would replace [Proxy.pass] alone. But it does not show the messages of a
 // stream, and these are what is recorded and changed here.
 package criproxy
 

@@ -35,7 +35,7 @@ import (
 // become busy. With the weight of all pods together, which kubectl partition render gives these
 // daemons, the node stays Ready, no probe fails, and the control plane runs on.
 func TestHostDaemonsOnThePool(t *testing.T) {
-	// Beside pools the kubelet drops this, which would have given the daemons a weight.
+	// With pools the kubelet drops this, which would have given the daemons a weight.
 	const reserved = "systemReserved: {cpu: 100m}\nsystemReservedCgroup: /system.slice\nenforceNodeAllocatable: [pods, system-reserved-compressible]\n"
 	// With eight CPUs, an emulated VM would take a third longer to start the pods.
 	topology := vm.Topology{Sockets: 1, Cores: 2, Threads: 2}
@@ -50,8 +50,8 @@ func TestHostDaemonsOnThePool(t *testing.T) {
 		}
 	}
 	const all, busy, probed = 50, 30, 3
-	// They become busy together: beside busy ones, an emulated VM starts a pod in minutes. Until
-	// then they wait for somebody to open the other end of a pipe.
+	// They become busy together: with busy ones, an emulated VM starts a pod in minutes. Until
+	// then they wait until the other end of a pipe is opened.
 	const directory = "/run/e2e-daemons"
 	n.run(t, "mkdir -p "+directory+" && mkfifo "+directory+"/begin")
 	waiting := func(ctx context.Context, want int) error {

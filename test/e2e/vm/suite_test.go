@@ -15,16 +15,16 @@ import (
 var (
 	suiteName   = flag.String("suite-name", "vm", "suite of package e2e that runs in a VM")
 	suiteRun    = flag.String("suite-run", "", "regular expression of the names of its tests; empty means all")
-	kernelArgs  = flag.String("kernel-args", "", "arguments that the kernel of that VM gets beside its own; may be empty")
+	kernelArgs  = flag.String("kernel-args", "", "additional arguments of that VM's kernel; may be empty")
 	upstreamBin = flag.String("upstream-bin", "", "directory of the unpatched kubelet of the same release; may be empty")
 )
 
-// The tests of package e2e pass in a VM, on its node. If the VM stops, they run once more, in a
+// The tests of package e2e pass in a VM, on its node. If the VM stops, they run again, in a
 // new one.
 func TestSuite(t *testing.T) {
 	err := suite(t)
 	if errors.Is(err, vm.ErrStopped) && !t.Failed() {
-		t.Logf("%v; the tests run once more, in a new VM", err)
+		t.Logf("%v; the tests run again, in a new VM", err)
 		err = suite(t)
 	}
 	if err != nil {

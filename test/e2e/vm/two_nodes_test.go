@@ -29,7 +29,7 @@ func TestTypeIsActiveOnceBothNodesHaveIt(t *testing.T) {
 	older := *olderBin
 	release := filepath.Base(filepath.Dir(older))
 	topology := vm.Topology{Sockets: 1, Cores: 2, Threads: 1}
-	// Each node has a pool of its own: what one node knows does not hold on the other.
+	// Each node has its own pool: what one node knows does not hold on the other.
 	const pinning, secondPinning = `{"management": {"cpuset": "0"}}`, `{"management": {"cpuset": "1"}}`
 	first := bootNode(t, pinning, vm.Config{Topology: topology, Memory: 4096}, host.Config{})
 	active := func() bool {
@@ -57,7 +57,7 @@ func TestTypeIsActiveOnceBothNodesHaveIt(t *testing.T) {
 		return created
 	}
 	t.Run("one of two nodes lacks the type", func(t *testing.T) {
-		time.Sleep(3 * time.Second) // the period in which nobody must latch it
+		time.Sleep(3 * time.Second) // the period in which it must not be latched
 		if active() {
 			t.Error("the type is active though a node lacks it")
 		}

@@ -31,7 +31,7 @@ type Ending struct {
 	why     string
 }
 
-// WatchEnding begins to look out for these signals, beside whoever else does. From the limit on the
+// WatchEnding begins to watch for these signals, in addition to other receivers. From the limit on the
 // process is being ended, too, unless the limit is zero.
 func WatchEnding(limit time.Time, signals ...os.Signal) *Ending {
 	e := &Ending{signals: make(chan os.Signal, 1), limit: limit}
