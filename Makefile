@@ -12,7 +12,7 @@ export GOTOOLCHAIN := $(or $(filter-out local,$(value GOTOOLCHAIN)),auto)
 endif
 .NOTPARALLEL:
 
-# RELEASE is the newest known one unless it is given, and RELEASES are all known ones.
+# RELEASE defaults to the newest known one, and RELEASES are all known ones.
 # A release candidate sorts before its release.
 KNOWN    := $(shell ls build/releases | tr - "~" | sort --version-sort | tr "~" -)
 RELEASES := $(KNOWN)
@@ -31,7 +31,7 @@ GOFLAGS ?=
 # ALIKE is the environment in which all of ours is compiled that runs without the race detector, so
 # that what commands, tests and lint import alike is compiled once.
 ALIKE := CGO_ENABLED=0 GOFLAGS="-trimpath $(GOFLAGS)"
-# GOTEST is go test -v, after which what failed is printed once more.
+# GOTEST is go test -v, which prints failures again at the end.
 GOTEST = $(ALIKE) "$(CURDIR)/$(GOTESTSUM)" --format=standard-verbose --hide-summary=skipped --
 # E2E_RUN selects end-to-end tests by name; empty is all. SHORT=-short leaves out the long ones,
 # with the unpatched binaries and kwok, which only they need, and unit tests and lint of what takes
@@ -76,7 +76,7 @@ free: packages $(CLUSTER)
 	@$(CLUSTER) fit
 
 .PHONY: report
-report: $(PLUGIN) $(CLUSTER) ## Print again how the cluster stands and what runs where
+report: $(PLUGIN) $(CLUSTER) ## Print the state of the cluster again, and what runs where
 	@environment=$$($(CLUSTER) environment); eval "export $$environment"; $(PLUGIN) status --pools --kubeconfig "$$KUBECONFIG"
 	@echo
 	@$(PLUGIN) audit -o wide --notes=false
@@ -123,7 +123,7 @@ export: $(CARRY) ## Write the tree's commits back to patches/
 	$(CARRY) export $(RELEASE)
 
 .PHONY: build
-build: packages $(CARRY) tools ## Build Kubernetes with the series, and what a node runs beside it
+build: packages $(CARRY) tools ## Build Kubernetes with the series, and what else a node runs
 	$(CARRY) build $(RELEASE)
 
 .PHONY: reproducible
@@ -216,7 +216,7 @@ lint: $(CARRY) ## Check formatting, go.mod files, vet, staticcheck and the patch
 	$(CARRY) export --check $(RELEASE)
 
 .PHONY: round-trip
-round-trip: $(CARRY) ## See that tree and export are inverse
+round-trip: $(CARRY) ## Check that tree and export are inverse
 	$(CARRY) tree $(RELEASE)
 	$(CARRY) export --check $(RELEASE)
 
@@ -228,10 +228,10 @@ lint-series: $(CARRY) ## Apply the series to every release, and lint, compare an
 # VERIFY are the releases; empty means all.
 VERIFY ?=
 .PHONY: verify
-verify: $(CARRY) ## See that the series is right on every release: apply, lint, compile, upstream's tests, ours
+verify: $(CARRY) ## Check the series against every release: apply, lint, compile, upstream's tests, ours
 	$(CARRY) verify $(VERIFY)$(if $(FRESH), --force)
 
-# PREVIEW is the release; empty means the newest pre-release that can be had.
+# PREVIEW is the release; empty means the newest pre-release that can be downloaded.
 PREVIEW ?=
 .PHONY: preview
 preview: $(CARRY) ## See what breaks in upstream's next release: verify the series on a pre-release
@@ -275,7 +275,7 @@ need-specs: $(if $(OLDER),$(SPECS))
 .PHONY: control-plane-images
 control-plane-images: build $(IMAGES)
 	@settings="$$(scripts/settings.sh | paste -sd ' ')"; if [[ -n "$$(scripts/tree-changes.sh $(RELEASE))$$settings" ]]; then \
-	  echo "the tree has changes that are not committed, or a variable changes what is compiled ($$settings), so there are no images, and no test of them" >&2; rm -rf $(CONTROL_PLANE_IMAGES); \
+	  echo "the tree has uncommitted changes, or a variable changes what is compiled ($$settings), so there are no images, and no test of them" >&2; rm -rf $(CONTROL_PLANE_IMAGES); \
 	else \
 	  git -C $(TREE) diff --quiet HEAD -- go.work.sum || { git -C $(TREE) checkout --quiet HEAD -- go.work.sum; $(CARRY) build $(RELEASE) kube-apiserver kube-controller-manager kube-scheduler; }; \
 	  $(IMAGES) build --only=kube-apiserver,kube-controller-manager,kube-scheduler --bin="linux/$$(go env GOHOSTARCH)=$(BIN)" \
@@ -283,10 +283,10 @@ control-plane-images: build $(IMAGES)
 	fi
 
 .PHONY: e2e-core
-e2e-core: build $(GOTESTSUM) ## Run those end-to-end tests that say most, without unpatched and older binaries
+e2e-core: build $(GOTESTSUM) ## Run the most telling end-to-end tests, without unpatched and older binaries
 	cd test/e2e && $(GOTEST) -count=1 -timeout=30m -run='$(E2E_RUN)' . -args $(E2E_ARGS) -suite=core -older-bin= -upstream-bin= -plugin= -specs=
 
-# What of this release reports data races is in a directory of its own, beside the rest of bin.
+# The binaries of this release that report data races have their own directory, with links to the rest of bin.
 RACE_BIN := $(OUT)/$(RELEASE)/race-bin
 .PHONY: e2e-race
 e2e-race: build $(GOTESTSUM) ## Run those tests with a kubelet and a kube-apiserver that report data races
@@ -295,7 +295,7 @@ e2e-race: build $(GOTESTSUM) ## Run those tests with a kubelet and a kube-apiser
 	cd test/e2e && $(GOTEST) -count=1 -timeout=60m -run='$(E2E_RUN)' . -args $(E2E_ARGS) -bin="$(CURDIR)/$(RACE_BIN)" -suite=core -older-bin= -upstream-bin= -plugin= -specs=
 
 .PHONY: specs
-specs: packages $(SPECS) ## Run the specs of any cluster on that of KUBECONFIG; they skip what it has not
+specs: packages $(SPECS) ## Run the specs of any cluster on the one of KUBECONFIG; they skip what it lacks
 	$(SPECS) -kubeconfig="$(KUBECONFIG)" $(SPECS_ARGS)
 
 .PHONY: e2e-plugin
@@ -304,7 +304,7 @@ e2e-plugin: build $(GOTESTSUM) kwok ## Run kubectl partition status against cont
 
 # FOCUS is an expression of the names of upstream's specs, and SKIP one of the names of those that do not run; write
 # a $ twice. Empty means all, and none. PARALLEL is how many run at a time. A run goes on where an earlier one
-# stopped; RETRY=1 also runs once more what did not pass, and FRESH=1 begins again.
+# stopped; RETRY=1 also runs again what did not pass, and FRESH=1 starts over.
 FOCUS    ?=
 SKIP     ?=
 PARALLEL ?= 16
@@ -359,7 +359,7 @@ e2e-vm-core: E2E_RUN := ^TestSuite$$
 e2e-vm-core: VM_SUITE := vm-core
 # None of them needs an older kubelet or an unpatched one.
 e2e-vm-core: OLDER :=
-e2e-vm-core: e2e-vm ## Run those of them that say most; make test does, if there is time
+e2e-vm-core: e2e-vm ## Run the most telling of them; make test does, if there is time
 
 # KUBEADM is what users of kubeadm get of a release: images and packages. The node's etcd needs the host's
 # libraries, which an image has not.
@@ -432,7 +432,7 @@ packages: ## Install the Debian packages and the Go that are missing
 	@scripts/install-packages.sh
 
 .PHONY: clean
-clean: down ## Remove all that was built, but not the trees: they may have work of yours
+clean: down ## Remove all that was built, except the trees, which may have your work
 	rm -rf $(OUT)/bin $(OUT)/bin-* $(OUT)/operators $(OUT)/previous $(OUT)/release $(OUT)/kubeadm $(TOOLS) $(OUT)/*.test $(OUT)/*/bin $(OUT)/*/race-bin $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/images.new-* $(OUT)/*/control-plane-images $(OUT)/*/conformance $(OUT)/*/node-compare $(OUT)/*/kubeadm $(OUT)/*/upstream $(OUT)/*/upstream-bin
 	git worktree prune
 

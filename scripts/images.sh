@@ -8,14 +8,14 @@ release=$1
 platforms=$2
 shift 2
 if [[ -n ${FORCE_HOST_GO:-} ]]; then
-  echo "make images: FORCE_HOST_GO has this host's Go compile, and images are of the Go that upstream released with" >&2
+  echo "make images: FORCE_HOST_GO selects this host's Go, but images need the Go that upstream released with" >&2
   exit 1
 fi
 
-# What an outer repository ignores would be clean, and have its commit.
+# A directory that an outer repository ignores would look clean, and have that repository's commit.
 above=$(git rev-parse --show-prefix)
 if [[ -n $above ]]; then
-  echo "make images: $PWD is no checkout of its own, so nobody could say what is in the images: it is $above in another one" >&2
+  echo "make images: $PWD is not the root of a checkout but $above in another one, so the images would not be reproducible" >&2
   exit 1
 fi
 
@@ -24,11 +24,11 @@ unchanged() {
   local changes
   changes=$(git status --porcelain --untracked-files=all)
   if [[ -n $changes ]]; then
-    echo "make images: this checkout has changes that are not committed, so nobody could say what is in the images; see git status" >&2
+    echo "make images: this checkout has uncommitted changes, so the images would not be reproducible; see git status" >&2
     exit 1
   fi
   if [[ $(git rev-parse HEAD) != "$1" ]]; then
-    echo "make images: this checkout was at $1, and somebody has committed or checked out another commit meanwhile; make images again" >&2
+    echo "make images: this checkout was at $1, but HEAD has moved meanwhile; make images again" >&2
     exit 1
   fi
 }
@@ -43,7 +43,7 @@ unchanged_tree() {
   local changes
   changes=$(scripts/tree-changes.sh "$release")
   if [[ -n $changes ]]; then
-    echo "make images: $tree has changes that are not committed, so nobody could say what is in the images; see git -C $tree status" >&2
+    echo "make images: $tree has uncommitted changes, so the images would not be reproducible; see git -C $tree status" >&2
     exit 1
   fi
   git -C "$tree" checkout --quiet HEAD -- go.work.sum
@@ -62,7 +62,7 @@ for platform in $platforms; do
   arguments+=(--bin "$platform=$bin" --bin "$platform=_output/bin-${platform/\//-}")
 done
 _output/bin/images build --check "${arguments[@]}" "_output/$release/images"
-# What changes a program comes neither from the environment nor from go env -w: images name a commit. Kept is
+# Nothing in the environment or from go env -w may change a program: images name a commit. Kept is
 # what says whence go fetches, where it keeps what it has, and how much it may use.
 read -r -a settings < <(scripts/settings.sh --kept)
 lines=$(go env "${settings[@]}")

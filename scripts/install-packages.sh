@@ -76,9 +76,9 @@ install() {
 
 if [[ ${#missing[@]} -gt 0 ]]; then
   if ! command -v apt-get >/dev/null; then
-    echo "not Debian, so nothing is installed; what needs them will miss: ${missing[*]}" >&2
+    echo "not Debian, so nothing is installed; missing: ${missing[*]}" >&2
   elif [[ "$(id -u)" != 0 ]]; then
-    echo "not root, so nothing is installed; what needs them will miss: ${missing[*]}" >&2
+    echo "not root, so nothing is installed; missing: ${missing[*]}" >&2
   else
     echo "installing ${missing[*]}" >&2
     install "${missing[@]}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ldflags.sh prints the -ldflags of programs that tell their version. As no module of this project has a
-# tag of its own, that is Go's pseudo-version of the commit, with +dirty if not all is committed
+# ldflags.sh prints the -ldflags of programs that tell their version. As no module of this project has its
+# own tag, that is Go's pseudo-version of the commit, with +dirty if not all is committed
 # (https://go.dev/ref/mod#pseudo-versions). They also send the commit to kube-apiserver, as part of their user
 # agent. The variables are those of hack/lib/version.sh in upstream. Outside of a git checkout nothing sets them.
 set -euo pipefail

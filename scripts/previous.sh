@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 revision=$1
 release=$2
 commit=$(git rev-parse --verify --quiet "$revision^{commit}") || {
-  echo "make e2e: PREVIOUS=$revision is no revision of this checkout; fetch the tags, or leave it out with PREVIOUS=" >&2
+  echo "make e2e: PREVIOUS=$revision is not a revision of this checkout; fetch the tags, or leave it out with PREVIOUS=" >&2
   exit 1
 }
 above=_output/previous

@@ -29,7 +29,7 @@ check() {
   _output/bin/images bundle --check "${arguments[@]}"
   missing=$(parts MISSING)
   if [[ -n $missing ]]; then
-    echo "make release: parts of make test-all have not passed for this content: ${missing//$'\n'/; }${GOFLAGS:+; with GOFLAGS=\"$GOFLAGS\" they count for nothing}" >&2
+    echo "make release: parts of make test-all have not passed for this content: ${missing//$'\n'/; }${GOFLAGS:+; with GOFLAGS=\"$GOFLAGS\" they do not count}" >&2
     exit 1
   fi
 }
@@ -38,7 +38,7 @@ check
 for release in $releases; do
   scripts/images.sh "$release" "$platforms" ${key:+--key="$key"} "$@"
 done
-check # somebody may have committed meanwhile
+check # there may be a new commit meanwhile
 for platform in $platforms; do
   arguments+=(--bin "$platform=_output/bin-${platform/\//-}")
 done

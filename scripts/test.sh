@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Run the tests of a target, test or test-all, in parts. Those that need a node mostly wait for
-# it. The others compile and look; they run beside, with the CPU time that is left. The
+# it. The others compile and check; they run in parallel, with the CPU time that is left. The
 # end-to-end tests need root, Linux and cgroups; where one is missing they are skipped, and the
 # last lines say so.
 #
@@ -8,8 +8,8 @@
 # end within 45. What takes longer is part of test-all alone.
 #
 # A part that has passed for this content of the tree, with the same arguments, is not run again
-# by test-all, whichever checkout it passed in; FORCE=1 runs it all the same, and if it fails it has
-# not passed. scripts/content.sh says what the content is. What it cannot see is in why_no_stamp.
+# by test-all, whichever checkout it passed in. FORCE=1 runs it anyway, and a failure then counts.
+# scripts/content.sh defines the content. why_no_stamp has what it cannot see.
 # _output/results has a line for each part that ran: time, commit, target, part, result (ok, FAILED,
 # skipped with the reason, or ended with the run), seconds, release, and the hash of the content if it is
 # remembered, else "-". PART is an expression of the names of those that are to run; empty means all.
@@ -23,7 +23,7 @@ cd "$(dirname "$0")/.."
 target=$1
 release=$2
 oldest=$3
-# The script starts itself with this once more, for the parts that run beside, with the directory
+# The script starts itself again with this, for the parts that run in parallel, with the directory
 # of both and what keeps this host from running virtual machines.
 beside=${4:-}
 # Of make's flags, some let a part pass that has failed, or run nothing. Variables stay.
@@ -70,7 +70,7 @@ named() {
 why_no_stamp() {
   local each
   if [[ -n ${FORCE_HOST_GO:-} ]]; then
-    echo "FORCE_HOST_GO has this host's Go compile, and not the one that upstream released with"
+    echo "FORCE_HOST_GO selects this host's Go, not the one that upstream released with"
     return
   fi
   # GOFLAGS of the environment is in make's commands, and so in the content.
@@ -81,7 +81,7 @@ why_no_stamp() {
   fi
   for each in $(basename --multiple build/releases/*); do
     if [[ (-z $* || " $release ${*//=/ } " == *" $each "*) && -n $(scripts/tree-changes.sh "$each") ]]; then
-      echo "_output/$each/kubernetes has changes that are not committed"
+      echo "_output/$each/kubernetes has uncommitted changes"
       return
     fi
   done
@@ -90,7 +90,7 @@ why_no_stamp() {
 # The files are words.
 for file in ${RESULTS:-}; do
   if [[ ! -r $file ]]; then
-    echo "make $target: RESULTS names $file, and it cannot be read" >&2
+    echo "make $target: RESULTS names $file, which cannot be read" >&2
     exit 1
   fi
 done
@@ -114,9 +114,9 @@ why_other_go() {
   done
 }
 
-# run runs a command in a session of its own, so that finish can end it with all that it has started.
+# run runs a command in a separate session, so that finish can end it with all that it has started.
 # A signal to this script does not wait for it. Linux gives each session its share of the CPUs, which
-# is small for what runs beside. What runs in the background would ignore an interrupt.
+# is small for parallel parts. What runs in the background would ignore an interrupt.
 child=
 run() {
   setsid env --default-signal=INT,QUIT bash -c \
@@ -157,7 +157,7 @@ believe() {
 # under_way is the part that runs, for finish, and begun the second in which it began. about is the release that it is about.
 under_way= begun=0 about=
 
-# part NAME ARGUMENTS runs make. Beside another part, its output is shown only if it fails.
+# part NAME ARGUMENTS runs make. If it runs in parallel, its output is shown only if it fails.
 part() {
   local name=$1 took log=/dev/null stamp content forgotten each
   shift
@@ -178,7 +178,7 @@ part() {
     return
   fi
   if [[ ! $name =~ ${PART:-} ]]; then
-    printf '%-44s not asked for\n' "$name" >>"$work/summary"
+    printf '%-44s not selected\n' "$name" >>"$work/summary"
     return
   fi
   [[ -z ${PART:-} ]] || touch "$work/asked"
@@ -191,7 +191,7 @@ part() {
     return
   fi
   forgotten=${at_start:-$(why_no_stamp "$@")}
-  echo "=== $name${beside:+, beside}" >&2
+  echo "=== $name${beside:+, in parallel}" >&2
   local command=(make --no-print-directory "RELEASE=$release" "$@" ${FORCE:+FRESH=1}) passes=true
   under_way=$name begun=$SECONDS
   if [[ -z $beside ]]; then
@@ -233,11 +233,11 @@ part() {
 # why_no_vm says why virtual machines cannot run.
 why_no_vm() {
   if [[ "$(uname -m)" != x86_64 ]]; then
-    echo "virtual machines are of x86_64, and this host is not"
+    echo "virtual machines need an x86_64 host"
   elif ! grep -qx ID=debian /etc/os-release 2>/dev/null; then
-    echo "virtual machines are made of Debian packages, and this host is not Debian"
+    echo "virtual machines are made of Debian packages, but this host is not Debian"
   elif [[ "$(awk '$1 == "MemAvailable:" {print int($2 / 1024)}' /proc/meminfo)" -lt 8192 ]]; then
-    echo "there are no 8192 MiB of memory for virtual machines and QEMU"
+    echo "virtual machines and QEMU need 8192 MiB of memory, which this host lacks"
   elif ! scripts/install-packages.sh vm || ! type -P qemu-system-x86_64 >/dev/null || ! type -P debootstrap >/dev/null || ! type -P qemu-img >/dev/null; then
     echo "QEMU and debootstrap cannot be installed"
   fi
@@ -246,21 +246,21 @@ why_no_vm() {
 # why_no_conformance: its images are of Debian packages for one platform.
 why_no_conformance() {
   if [[ "$(uname -m)" != x86_64 ]] || ! grep -qx ID=debian /etc/os-release 2>/dev/null; then
-    echo "the images of the specs are made of Debian packages of x86_64, and this host is another"
+    echo "the images of the specs are made of Debian packages for x86_64, and this host is neither"
   fi
 }
 
 # why_no_browser says why there is none. make operators-browser installs it where that is possible.
 why_no_browser() {
   if ! type -P chromium >/dev/null && { [[ "$(id -u)" != 0 ]] || ! type -P apt-get >/dev/null; }; then
-    echo "there is no chromium, and it cannot be installed here"
+    echo "chromium is missing and cannot be installed here"
   fi
 }
 
 why_no_time() {
   # The part after this takes 5 minutes, and on a busy host some more.
   if ((SECONDS > 40 * 60)); then
-    echo "$((SECONDS / 60)) minutes of make $target were gone; make e2e-vm-core runs it"
+    echo "$((SECONDS / 60)) minutes of make $target had passed; make e2e-vm-core runs it"
   fi
 }
 
@@ -331,7 +331,7 @@ run_checks() {
   fi
 }
 
-# await_checks waits for the parts that run beside. Before a virtual machine it must: QEMU has
+# await_checks waits for the parts that run in parallel. Before a virtual machine it must: QEMU has
 # work for all CPUs, and would leave them next to nothing.
 await_checks() {
   wait "$checks" || touch "$work/failed" "$work/stop"
@@ -415,7 +415,7 @@ if [[ -n ${PART:-} ]]; then
   matches=0
   [[ '' =~ $PART ]] || matches=$?
   if ((matches > 1)); then
-    echo "make $target: PART=$PART is no regular expression" >&2
+    echo "make $target: PART=$PART is not a regular expression" >&2
     exit 1
   fi
 fi
@@ -437,21 +437,21 @@ fi
 work=$(mktemp -d)
 trap finish EXIT
 make --no-print-directory packages # it is about this host, whatever passed before
-# Once, before anything runs beside that needs memory, or installs packages.
+# Once, before parallel parts need memory, or install packages.
 no_node=$(scripts/why-no-node.sh)
 no_vm=$(why_no_vm)
 if [[ -z $no_node ]]; then
-  # What compiles beside must not keep a node waiting for its binaries.
+  # Parallel compilation must not keep a node waiting for its binaries.
   PART='' FORCE=1 part "$binaries" build # of this checkout, whatever passed before
 fi
-# A session of its own, which is also a process group, to end it as a whole.
+# A separate session, which is also a process group, to end it as a whole.
 setsid scripts/test.sh "$target" "$release" "$oldest" "$work" "$no_node$no_vm" </dev/null &
 checks=$!
 run_nodes
 printf '=== make %s of %s, in %d minutes\n' "$target" "$release" $((SECONDS / 60))
 cat "$work/summary"
 if [[ -n ${PART:-} && ! -e $work/asked ]]; then
-  echo "make $target: PART=$PART is in the name of none of these parts" >&2
+  echo "make $target: PART=$PART matches none of these parts" >&2
   exit 1
 fi
 [[ ! -e $work/failed ]]

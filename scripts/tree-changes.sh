@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tree-changes.sh RELEASE prints what is not committed in the tree of a release; nothing if there is no tree. go and
-# editors add lines to go.work.sum, which to carry are no work of anybody. It takes no lock: others may work there.
+# editors add lines to go.work.sum, which carry does not count as work. It takes no lock: others may work there.
 set -euo pipefail
 tree=$(dirname "$0")/../_output/$1/kubernetes
 if [[ -e $tree/.git ]]; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # up-hosted.sh CLUSTER CONTROLLER KUBECTL makes the node's cluster, which is up, a hosted cluster of the management cluster
-# beside it: it installs NodePool and a sample there, and starts the companions as processes on this host, each with an
-# identity of its own in each cluster. make down ends them and removes all of it.
+# next to it: it installs NodePool and a sample there, and starts the companions as processes on this host, each with its
+# own identity in each cluster. make down ends them and removes all of it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cluster=$1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Bring a minor version to the newest patch release that upstream has, commit that, and make images of
-# it. These are the steps of docs/user/support.md, for somebody who waits for the fix of a CVE: so the
+# it. These are the steps of docs/user/support.md, for users who wait for the fix of a CVE, so the
 # time of each is printed. What is given to make, such as KEY, is also given to make images. Further arguments
 # go to images build.
 set -euo pipefail
@@ -19,7 +19,7 @@ old=$(basename --multiple build/releases/* | grep "^${minor/./\\.}\.[0-9]*\$" ||
 [[ -n $old ]] || fail "MINOR=$minor: build/releases has no release of it; carry rebase takes one that is not known yet"
 [[ $old != *$'\n'* ]] || fail "MINOR=$minor: build/releases has several releases of it (${old//$'\n'/, }); remove those that are not needed"
 changes=$(git status --porcelain --untracked-files=all)
-[[ -z $changes ]] || fail "this checkout has changes that are not committed, and this makes a commit; see git status"
+[[ -z $changes ]] || fail "this checkout has uncommitted changes, and this makes a commit; see git status"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -37,7 +37,7 @@ step() {
 # Of the exit codes, 1 says that there is something newer.
 outdated() { _output/bin/carry outdated >"$work/outdated" || (($? == 1)); }
 
-# needs sees that packages, bases and key of images can be had.
+# needs checks that the images' packages, bases and key can be downloaded.
 needs() {
   local platform arguments=(--check --verify --release "$new" "$@")
   for platform in $platforms; do
@@ -64,14 +64,14 @@ replace() {
 
 commit() {
   git add --all && git commit --quiet --message="patches: raise $old to $new" \
-    --message="It is upstream's newest release of $minor that can be had. The series applies to it, and to all others."
+    --message="It is upstream's newest release of $minor that can be downloaded. The series applies to it, and to all others."
 }
 
 step "carry outdated" outdated
 new=$(awk -v old="$old" '$1 == old {print $2}' "$work/outdated")
 [[ -n $new ]] || fail "carry outdated names no release of $minor: see _output/bin/carry outdated"
 if [[ $new == "$old" ]]; then
-  echo "make update: $old is the newest release of $minor that can be had, and there is nothing to do; make images RELEASE=$old makes images" >&2
+  echo "make update: $old is the newest release of $minor that can be downloaded, and there is nothing to do; make images RELEASE=$old makes images" >&2
   exit
 fi
 step "what images need" needs "$@"
@@ -80,6 +80,6 @@ step "$old replaced" replace
 step "make lint-series" make --no-print-directory lint-series
 step "commit" commit
 step "make images, with their verification" make --no-print-directory images "RELEASE=$new"
-printf '=== %s is in place of %s, in %d minutes; its images are in _output/%s/images, and make push RELEASE=%s REGISTRY=... pushes them\n' \
+printf '=== %s replaces %s, in %d minutes; its images are in _output/%s/images, and make push RELEASE=%s REGISTRY=... pushes them\n' \
   "$new" "$old" $((SECONDS / 60)) "$new" "$new"
 cat "$work/summary"

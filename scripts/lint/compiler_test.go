@@ -39,7 +39,7 @@ func TestTheCompilerOfImagesIsVouchedFor(t *testing.T) {
 	if err := archive.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// go takes a build for one of its own proxy's by that proxy's host, which its default names.
+	// go takes a build for its own proxy's by that proxy's host, which its default names.
 	defaults := exec.CommandContext(t.Context(), "go", "env", "GOPROXY")
 	defaults.Env = append(os.Environ(), "GOENV=off", "GOPROXY=")
 	list, err := defaults.Output()

@@ -122,12 +122,12 @@ var borders = []border{
 	{
 		place: "node/kubeletstate",
 		never: []string{node},
-		why:   "it reads files, whoever asks",
+		why:   "it reads files, independent of its callers",
 	},
 	{
 		place: "node/topology",
 		never: []string{core},
-		why:   "it reads a host, whoever asks",
+		why:   "it reads a host, independent of its callers",
 	},
 	{
 		place: "node/cri",
@@ -137,7 +137,7 @@ var borders = []border{
 	{
 		place: "node/kubeletclient",
 		only:  []string{"k8s.io/api", "sigs.k8s.io/yaml"},
-		why:   "it reads two things from the API, whoever asks",
+		why:   "it reads two things from the API, independent of its callers",
 	},
 	{
 		place: "node/readmission",
@@ -227,12 +227,12 @@ var borders = []border{
 	{
 		place: "cmd/kubectl-partition/audit",
 		never: []string{command + "/simulate", command + "/status", command + "/plan", cobra},
-		why:   "it believes the host, and nobody's reports",
+		why:   "it believes only the host, not reports",
 	},
 	{
 		place: "cmd/kubectl-partition/autoscaler",
 		never: []string{command, "k8s.io/client-go", cobra},
-		why:   "it judges objects, whoever asks",
+		why:   "it judges objects, independent of its callers",
 	},
 	{
 		place: "cmd/kubectl-partition/alerts",
@@ -268,7 +268,7 @@ var borders = []border{
 	{
 		place: "cluster/vm",
 		never: []string{ours + "/cluster/cmd"},
-		why:   "it boots and enters VMs, whoever asks",
+		why:   "it boots and enters VMs, independent of its callers",
 	},
 	{
 		place: "cluster/poll",
@@ -310,12 +310,12 @@ var borders = []border{
 	{
 		place: "operators/foreign",
 		never: []string{operators + "/companion", operators + "/api", "sigs.k8s.io/controller-runtime/pkg/manager"},
-		why:   "it looks for other programs, whoever asks",
+		why:   "it looks for other programs, independent of its callers",
 	},
 	{
 		place: "operators/definition",
 		never: []string{operators},
-		why:   "it reads a definition, whoever asks",
+		why:   "it reads a definition, independent of its callers",
 	},
 	{
 		place: "operators/companion",
@@ -335,7 +335,7 @@ var borders = []border{
 	{
 		place: "operators/internal/certs",
 		never: []string{operators + "/companion", operators + "/cmd"},
-		why:   "it keeps certificates, whoever serves them",
+		why:   "it keeps certificates, independent of their servers",
 	},
 	{
 		place: "operators/internal/testenv",
@@ -345,7 +345,7 @@ var borders = []border{
 	{
 		place: "operators/nodeclient",
 		only:  []string{operators + "/api/nodegroup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime/pkg/client"},
-		why:   "it writes who may act on nodes, whoever acts",
+		why:   "it records who may act on nodes, independent of the actors",
 	},
 	{
 		place: "operators/mirror",
@@ -391,7 +391,7 @@ var borders = []border{
 	{
 		place: "operators/tuning/daemon",
 		never: []string{operators + "/companion", operators + "/cmd", operators + "/tuning/controller", operators + "/mirror", operators + "/operand", cobra},
-		why:   "it reads the Profile of its node, whoever decided what that says",
+		why:   "it reads the Profile of its node, independent of its writers",
 	},
 	{
 		place: "operators/rollout",
@@ -479,7 +479,7 @@ var borders = []border{
 	{
 		place: "test/conformance/images",
 		never: []string{core, ours + "/cluster", ours + "/test/conformance/testbed", ours + "/test/conformance/specs", "k8s.io"},
-		why:   "it makes images, whoever uses them",
+		why:   "it makes images, independent of their users",
 	},
 	{
 		place: "test/conformance/testbed",
@@ -505,17 +505,17 @@ var borders = []border{
 	{
 		place: "test/e2e/internal/noise",
 		never: []string{core, ours + "/cluster", ours + "/test", "k8s.io"},
-		why:   "it counts, whoever makes the load",
+		why:   "it counts, independent of the load's source",
 	},
 	{
 		place: "test/e2e/internal/soak",
 		never: []string{core, ours + "/test", "k8s.io"},
-		why:   "it counts rounds and what grows, whoever carries them out",
+		why:   "it counts rounds and growth, independent of their execution",
 	},
 	{
 		place: "test/workloadpartitioning",
 		never: []string{ours + "/cluster", ours + "/cmd", ours + "/pkg", ours + "/openshift-kube-apiserver"},
-		why:   "it tests any cluster, whoever made it",
+		why:   "it tests any cluster, independent of its origin",
 	},
 }
 

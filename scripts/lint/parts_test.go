@@ -11,7 +11,7 @@ import (
 // runOfVM is how scripts/test.sh and the Makefile select tests of test/e2e/vm. make halves the dollar.
 var runOfVM = regexp.MustCompile(`(?:e2e-vm 'E2E_RUN=|-run=')(\^Test[^']*?)\$\$'`)
 
-// A new test of VMs is in a part of make test-all, or in a target of its own.
+// A new test of VMs is in a part of make test-all, or in a separate target.
 func TestEachTestOfVMsIsRunByATarget(t *testing.T) {
 	var selected []*regexp.Regexp
 	for _, name := range []string{"scripts/test.sh", "Makefile"} {

@@ -58,7 +58,7 @@ func git(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// script runs scripts/test.sh for the unit tests, if at all, with caches of its own. It returns what it prints.
+// script runs scripts/test.sh for the unit tests, if at all, with separate caches. It returns what it prints.
 func script(t *testing.T, dir, target string, env ...string) (says string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "scripts/test.sh", target, "v1.37.0", "v1.37.0")
@@ -96,9 +96,9 @@ func TestAPartThatPassesIsRememberedIfItIsOfTheContent(t *testing.T) {
 		{"it passes", nil, "", true, "unit tests ok"},
 		{"make is to name directories", []string{"MAKEFLAGS=w"}, "", true, "unit tests ok"},
 		{"go has added to the tree's sums", nil, tree + "/go.work.sum", true, "unit tests ok"},
-		{"the tree has a change", nil, tree + "/main.go", false, "unit tests is not remembered: " + tree + " has changes that are not committed"},
-		{"the tree has a new file", nil, tree + "/new.go", false, "unit tests is not remembered: " + tree + " has changes that are not committed"},
-		{"another Go compiles", []string{"FORCE_HOST_GO=y"}, "", false, "unit tests is not remembered: FORCE_HOST_GO has"},
+		{"the tree has a change", nil, tree + "/main.go", false, "unit tests is not remembered: " + tree + " has uncommitted changes"},
+		{"the tree has a new file", nil, tree + "/new.go", false, "unit tests is not remembered: " + tree + " has uncommitted changes"},
+		{"another Go compiles", []string{"FORCE_HOST_GO=y"}, "", false, "unit tests is not remembered: FORCE_HOST_GO selects"},
 		{"the environment says for which CPUs", []string{"GOAMD64=v3"}, "", false, "unit tests is not remembered: GOAMD64 may change what is compiled"},
 		{"the environment says whence go fetches", []string{"GOPROXY=off", "GOLANG_VERSION=1.26.8"}, "", true, "unit tests ok"},
 		{"another Go has compiled", nil, sums, false, "unit tests is not remembered: " + sums + " names another Go than " + tree + "/.go-version"},
@@ -162,7 +162,7 @@ func TestResultsOfOtherHostsCount(t *testing.T) {
 		return ""
 	}
 
-	if got := missing(here + "/none"); !strings.Contains(got, "RESULTS names "+here+"/none, and it cannot be read") {
+	if got := missing(here + "/none"); !strings.Contains(got, "RESULTS names "+here+"/none, which cannot be read") {
 		t.Errorf("without the file it says %q", got)
 	}
 	results, err := os.ReadFile(file)

@@ -12,7 +12,7 @@ import (
 // checkedSince is the commit after which subjects are checked: what is older stays as it is.
 const checkedSince = "af910c76ea56"
 
-// A subject is "area: imperative", or "area, area: imperative". Nobody can tell an imperative from a noun
+// A subject is "area: imperative", or "area, area: imperative". No program can tell an imperative from a noun
 // here, but what begins with a capital letter is none.
 var subject = regexp.MustCompile(`^([a-z0-9]+(?:, [a-z0-9]+)*): [^A-Z\s]`)
 
