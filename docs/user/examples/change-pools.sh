@@ -2,7 +2,7 @@
 # change-pools.sh FILE NODE... gives each node the pinning file FILE, one node after another. It
 # stops at the first one on which something is not as it should be. See docs/user/fleet.md.
 #
-# If kubectl partition render has written FILE, the drop-ins beside it go to the nodes that have
+# If kubectl partition render has written FILE, the drop-ins next to it go to the nodes that have
 # them, too: CRI-O's, and reservedSystemCPUs in the kubelet's.
 #
 # Here it needs kubectl, with the rights to drain nodes. On the nodes it needs SSH as root,
@@ -32,7 +32,7 @@ stop() {
   exit 1
 }
 
-# has says whether a drop-in is on a node and beside the file. It copies it to the file present.
+# has says whether a drop-in is on a node and next to the file. It copies it to the file present.
 has() {
   local code=0
   [[ -n $rendered && -f $rendered$2 ]] || return 1
