@@ -60,6 +60,8 @@ mkdir -p /run/tuned "$0/etc" "$0/run" "$0/sysctl.d"
 mount --bind "$0/etc" /etc/tuned
 mount --bind "$0/run" /run/tuned
 mount --bind "$0/sysctl.d" /etc/sysctl.d
+echo Y >"$0/sysfs"
+mount --bind "$0/sysfs" /sys/module/printk/parameters/time
 echo ready
 exec sleep infinity`, os.Args[1])
 }
@@ -432,6 +434,57 @@ func TestATunedThatWasKilledLosesNoOriginalValue(t *testing.T) {
 			n.eventually(original, 20*time.Second)
 		})
 	}
+}
+
+func TestAKilledTunedLosesNothingOfOtherPlugins(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	process := exec.Command("sleep", "54321")
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = process.Process.Kill(), process.Wait() })
+	// A file of the test's stands for one of sysfs in the mount namespace; policy is field 41 of proc_pid_stat(5).
+	state := func() string {
+		data, err := os.ReadFile(filepath.Join(n.dir, "sysfs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(data)) + " policy " + strings.Fields(string(stat))[40] + " " + n.value()
+	}
+	becomes := func(want string) {
+		t.Helper()
+		testenv.Eventually(t, 20*time.Second, func() error {
+			if got := state(); got != want {
+				return fmt.Errorf("the node has %s, want %s", got, want)
+			}
+			return nil
+		})
+	}
+	before, after := "Y policy 0 "+original, "N policy 3 32768"
+	becomes(before)
+	n.wants(spec(sets("32768") + "[sysfs]\n/sys/module/printk/parameters/time=N\n[scheduler]\nruntime=0\ngroup.x=0:b:0:*:^sleep 54321$\n"))
+	becomes(after)
+	n.asExpected(30 * time.Second)
+	for range 2 {
+		pid := n.pid()
+		n.kill(pid, syscall.SIGKILL)
+		n.gone(pid)
+		becomes(after)
+		testenv.Eventually(t, 15*time.Second, func() error {
+			if now := n.pid(); now == "" || now == pid {
+				return errors.New("no other TuneD")
+			}
+			return nil
+		})
+	}
+	becomes(after)
+	n.wantsNothing()
+	becomes(before)
 }
 
 func TestATunedThatIsKilledAgainAndAgainIsStartedLessAndLessOften(t *testing.T) {

@@ -59,10 +59,11 @@ func startTuned(f files, python string, record Record) (*process, error) {
 	if err := absent(os.Remove(f.signals())); err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("unix", f.signals())
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: f.signals(), Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
+	listener.SetUnlinkOnClose(false) // the next TuneD's has the same name, and may be there by then
 	arguments := []string{"-I", "-c", originals, "--no-dbus", "-P", f.pid(), "-p", record.Profile}
 	if record.Debug {
 		arguments = append(arguments, "--debug")
