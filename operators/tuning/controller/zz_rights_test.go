@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+	"workload.openshift.io/operators/internal/companiontest"
+	"workload.openshift.io/operators/internal/testenv"
+)
+
+// TestEveryRightIsUsed compares the roles of both clusters with what the tests before made the companion do. go test goes by the
+// names of files, so this one comes last.
+func TestEveryRightIsUsed(t *testing.T) {
+	for name, test := range map[string]struct {
+		in         *testenv.ControlPlane
+		role, user string
+		unused     []string
+	}{
+		"home": {testenv.Start(t), "rbac/role.yaml", "system:serviceaccount:partition-tuning:partition-controller", []string{
+			// Only for metrics, which nobody asks for here.
+			"create authentication.k8s.io/tokenreviews",
+			// Only if the other program's Deployment is there.
+			"create authorization.k8s.io/subjectaccessreviews",
+			// Of an Event that comes again.
+			"patch events.k8s.io/events",
+			// Where kube-apiserver does not stream lists.
+			"list /secrets",
+		}},
+		"hosted": {testenv.StartHosted(t), "hosted/role.yaml", "system:serviceaccount:partition-tuning:tuning", []string{
+			"create authorization.k8s.io/subjectaccessreviews",
+			// An older version's operand of another name.
+			"delete apps/daemonsets",
+			// It is asked for when an apply makes an object, and the request is a patch.
+			"create apps/daemonsets",
+			// Where kube-apiserver does not stream lists.
+			"list /nodes", "list tuned.openshift.io/profiles",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(filepath.Join(companiontest.Base(Name), test.role))
+			if err != nil {
+				t.Fatal(err)
+			}
+			granted := map[string]bool{}
+			for document := range strings.SplitSeq(string(data), "\n---\n") {
+				role := &rbacv1.Role{}
+				if err := yaml.Unmarshal([]byte(document), role); err != nil {
+					t.Fatal(err)
+				}
+				for _, rule := range role.Rules {
+					for _, group := range rule.APIGroups {
+						for _, resource := range rule.Resources {
+							for _, verb := range rule.Verbs {
+								if verb == "*" || resource == "*" || group == "*" {
+									t.Errorf("%s has a wildcard", role.Name)
+								}
+								granted[verb+" "+group+"/"+resource] = true
+							}
+						}
+					}
+				}
+			}
+			used := map[string]bool{}
+			data, err = os.ReadFile(test.in.AuditLog())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(string(data)) {
+				var event struct {
+					Verb           string
+					User           struct{ Username string }
+					ObjectRef      struct{ APIGroup, Resource, Subresource string }
+					ResponseStatus struct{ Code int }
+				}
+				if err := json.Unmarshal([]byte(line), &event); err != nil {
+					t.Fatal(err)
+				}
+				if event.User.Username != test.user || event.ObjectRef.Resource == "" {
+					continue
+				}
+				right := event.Verb + " " + event.ObjectRef.APIGroup + "/" + event.ObjectRef.Resource
+				if event.ObjectRef.Subresource != "" {
+					right += "/" + event.ObjectRef.Subresource
+				}
+				if event.ResponseStatus.Code == 403 {
+					t.Errorf("%s was refused", right)
+				}
+				used[right] = true
+			}
+			if len(used) == 0 {
+				t.Skip("no test ran before")
+			}
+			for _, right := range slices.Sorted(maps.Keys(granted)) {
+				if expected := slices.Contains(test.unused, right); expected == used[right] {
+					t.Errorf("%s is used: %t", right, used[right])
+				}
+			}
+		})
+	}
+}
