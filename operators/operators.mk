@@ -42,7 +42,7 @@ operators-browser: build $(GOTESTSUM) ## Go through the console of cpupolicy in 
 
 .PHONY: operators-e2e
 operators-e2e: build $(GOTESTSUM) operators-images ## Run the companions' end-to-end tests against a real node on this host
-	cd operators && $(GOTEST) $(SHORT) -vet=off -count=1 -p=1 -timeout=10m ./e2e ./e2e/numaresources -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images"
+	cd operators && $(GOTEST) $(SHORT) -vet=off -count=1 -p=1 -timeout=10m ./e2e ./e2e/numaresources ./e2e/hosted -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images"
 
 # What has passed with the same programs and manifests is not run again, except with FRESH=1; it is noted in
 # _output/operators/passed.

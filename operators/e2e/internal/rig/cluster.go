@@ -55,8 +55,8 @@ type Cluster struct {
 func (c *Cluster) Archives(t *testing.T) []string {
 	t.Helper()
 	archives, err := filepath.Glob(filepath.Join(c.Images, "archives", "*.tar"))
-	if err != nil || len(archives) != 3 {
-		t.Fatalf("%s has the images %q (%v), want three", c.Images, archives, err)
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("%s has the images %q (%v)", c.Images, archives, err)
 	}
 	return archives
 }
