@@ -59,7 +59,7 @@ func enqueue[T client.Object]() handler.TypedEventHandler[T, reconcile.Request] 
 	return handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, T) []reconcile.Request { return []reconcile.Request{one} })
 }
 
-// +kubebuilder:rbac:roleName=hostedconfig-controlplane,groups="",resources=configmaps,verbs=get;list;watch
+// +kubebuilder:rbac:roleName=hostedconfig-controlplane,groups="",resources=configmaps,verbs=list;watch
 // In the hosted cluster the right is for all namespaces: one in the namespace of the copies would end with it, and nothing
 // there would be repaired.
 //

@@ -27,10 +27,11 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/internal/companiontest"
 	"workload.openshift.io/operators/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m, nil) }
+func TestMain(m *testing.M) { companiontest.Main(m, &Companion{}) }
 
 const (
 	// patience is short for the tests; soon is how long a change may take to arrive.
@@ -40,18 +41,20 @@ const (
 
 // clusters are a management cluster and a hosted one, whose administrator is hosted.
 type clusters struct {
-	t            *testing.T
-	home, hosted *testenv.ControlPlane
+	t      *testing.T
+	home   *companiontest.Installed
+	hosted *testenv.ControlPlane
 	// namespace is the control plane's, at home.
 	namespace string
 }
 
 func newClusters(t *testing.T) *clusters {
 	t.Helper()
-	c := &clusters{t: t, home: testenv.Start(t), hosted: testenv.StartHosted(t)}
+	c := &clusters{t: t, home: companiontest.Install(t, Name), hosted: testenv.StartHosted(t)}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "clusters-hosted-"}}
 	c.do(c.home.Client.Create(t.Context(), namespace))
 	c.namespace = namespace.Name
+	c.home.Kubectl(t, "create", "rolebinding", "hostedconfig", "--namespace="+c.namespace, "--clusterrole=hostedconfig-controlplane", "--serviceaccount=partition-hostedconfig:partition-controller")
 	return c
 }
 
@@ -62,13 +65,15 @@ func (c *clusters) do(err error) {
 	}
 }
 
-// start starts the companion as partition-controller does, with a hosted cluster's configuration, until the function that
-// it returns is called.
+// start starts the companion as partition-controller does, with its rights at home and a hosted cluster's configuration, until
+// the function that it returns is called.
 func (c *clusters) start(hosted *rest.Config) (stop func()) {
 	c.t.Helper()
+	own := rest.AnonymousClientConfig(c.home.Config)
+	own.BearerToken = c.home.Token(c.t, "partition-hostedconfig", "partition-controller", nil)
 	it := &Companion{settings: Settings{ControlPlaneNamespace: c.namespace, Patience: metav1.Duration{Duration: patience}}}
 	needs := it.Needs(nil)
-	mgr, err := manager.New(c.home.Config, manager.Options{
+	mgr, err := manager.New(own, manager.Options{
 		Scheme: testenv.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache:      cache.Options{ByObject: maps.Clone(needs.Home.Cache), ReaderFailOnMissingInformer: true},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
@@ -247,6 +252,19 @@ var theCopy = client.ObjectKey{Namespace: v1beta1.HostedKubeletConfigNamespace, 
 
 func named(key client.ObjectKey) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+}
+
+// hostedManifests are those of the hosted cluster.
+func hostedManifests() string { return filepath.Join(companiontest.Base(Name), "hosted") }
+
+// kubectl runs kubectl as the hosted cluster's administrator.
+func (c *clusters) kubectl(arguments ...string) string {
+	c.t.Helper()
+	output, err := exec.Command(testenv.Kubectl(c.t), append([]string{"--kubeconfig", c.hosted.Kubeconfig}, arguments...)...).CombinedOutput()
+	if err != nil {
+		c.t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, output)
+	}
+	return string(output)
 }
 
 // install applies what the hosted cluster gets, and returns the configuration of the identity.

@@ -38,7 +38,7 @@ type Nodes struct {
 	unrecorded hostedconfig.Unrecorded
 }
 
-// +kubebuilder:rbac:roleName=hostedconfig-hosted,groups="",resources=nodes,verbs=get;list;watch;patch
+// +kubebuilder:rbac:roleName=hostedconfig-hosted,groups="",resources=nodes,verbs=list;watch;patch
 
 // Add adds the reconciler to the manager at home.
 func (n *Nodes) Add(clusters companion.Clusters) error {

@@ -24,8 +24,7 @@ func TestTheRulesOfAllCompanions(t *testing.T) {
 		Acted: func(object client.Object) bool { return len(object.(*v1beta1.NodePool).Status.Conditions) > 0 },
 		Unused: map[string]map[companiontest.Right]string{
 			Name: {
-				{Verb: "get", Group: v1beta1.GroupVersion.Group, Resource: "nodepools"}: "it lists",
-				{Verb: "patch", Group: "events.k8s.io", Resource: "events"}:             "an Event is patched once it has come again after six minutes",
+				{Verb: "patch", Group: "events.k8s.io", Resource: "events"}: "an Event is patched once it has come again after six minutes",
 			},
 		},
 	})
