@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package numaresources tests the companion of that name on a real node of this host, as users install and see it: it imports none
-// of its packages. The node is that of package host, with a pool, the static CPU manager, and a topology manager.
+// of its packages. The node is that of package host, with a pool, the static CPU and memory managers, and a topology manager.
 package numaresources
 
 import (
@@ -47,7 +47,9 @@ func TestMain(m *testing.M) {
 		fmt.Printf("%5.1fs %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 	}
 	config.Pinning = `{"management": {"cpuset": "` + pool + `"}}`
-	config.KubeletConfiguration = "topologyManagerPolicy: " + policyAtFirst + "\ntopologyManagerScope: pod\n"
+	// What is reserved of memory is what the kubelet evicts at.
+	config.KubeletConfiguration = "topologyManagerPolicy: " + policyAtFirst + "\ntopologyManagerScope: pod\n" +
+		"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 0, limits: {memory: 300Mi}}]\n"
 	config.Temporary = true
 	cluster = host.New(config)
 	os.Exit(tidy.Run(host.Dir, func() error { return cluster.Down(context.Background()) }, func() int {

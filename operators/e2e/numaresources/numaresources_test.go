@@ -196,15 +196,54 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 	})
 	story("a fraction of a CPU takes none", func(t *testing.T) {
 		before := topologyOf(t, node)
-		node.StartPod(t, rig.Pod("fraction", nil, "cpu=100m memory=32Mi", "cpu=100m memory=32Mi"))
+		node.StartPod(t, rig.Pod("burstable", nil, "cpu=100m memory=32Mi", ""))
 		time.Sleep(5 * time.Second)
 		if now := topologyOf(t, node); now.ResourceVersion != before.ResourceVersion {
 			t.Errorf("it was written: %s, and was %s", shown(now), shown(before))
 		}
-		if err := right(t, node); err != nil {
-			t.Error(err)
+		// Its memory is its own: it is Guaranteed.
+		node.StartPod(t, rig.Pod("fraction", nil, "cpu=100m memory=32Mi", "cpu=100m memory=32Mi"))
+		node.WaitFor(t, node.Limit, "the report is right", func() error { return right(t, node) })
+		t.Logf("the report: %s", shown(topologyOf(t, node)))
+		if _, _, available := cpusOf(topologyOf(t, node)); available != free {
+			t.Errorf("%d CPUs are available, want %d", available, free)
 		}
 		node.RemovePod(t, "fraction")
+		node.RemovePod(t, "burstable")
+	})
+	story("a resource that is registered late is there within five seconds, and available as pods come and go", func(t *testing.T) {
+		registerDevices(t)
+		began := time.Now()
+		awaitDevices := func(available string) {
+			t.Helper()
+			node.WaitFor(t, node.Limit, available+" devices are available", func() error {
+				now, err := read(t, node)
+				if err != nil {
+					return err
+				}
+				for _, r := range now.Zones[0].Resources {
+					if r.Name == nic && r.Capacity.String()+"/"+r.Allocatable.String()+"/"+r.Available.String() == available {
+						return right(t, node)
+					}
+				}
+				return fmt.Errorf("the report is %s", shown(now))
+			})
+		}
+		awaitDevices("2/2/2")
+		took := time.Since(began)
+		if t.Logf("from the registration to the report: %s", took.Round(100*time.Millisecond)); took > 5*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		node.WaitFor(t, node.Limit, "the scheduler may place pods", func() error {
+			if allocatable := node.Object(t).Status.Allocatable[nic]; allocatable.Value() != 2 {
+				return fmt.Errorf("the Node has %s of them", allocatable.String())
+			}
+			return nil
+		})
+		node.StartPod(t, rig.Pod("wired", nil, "cpu=100m memory=16Mi "+nic+"=1", nic+"=1"))
+		awaitDevices("2/2/1")
+		node.RemovePod(t, "wired")
+		awaitDevices("2/2/2")
 	})
 	story("an exporter's configuration is put back, and used", func(t *testing.T) {
 		names := strings.Fields(node.Call(t, "get", "configmaps", "--namespace="+exporters, "--selector=nodetopology.openshift.io/group", "--output=name"))
@@ -353,7 +392,7 @@ func right(t *testing.T, node *rig.Node) error {
 			return fmt.Errorf("the report says %s=%q, and configz %q", name, got, want)
 		}
 	}
-	allocatable, exclusive := podResources(t)
+	allocatable, exclusive, memory := podResources(t)
 	lists, err := filepath.Glob("/sys/devices/system/node/node[0-9]*/cpulist")
 	if err != nil {
 		return err
@@ -385,6 +424,17 @@ func right(t *testing.T, node *rig.Node) error {
 		if got != want {
 			return fmt.Errorf("the zone %s has %s CPUs, and by sysfs and podresources %s", name, got, want)
 		}
+		for kind, want := range memory[name] {
+			got := [2]int64{}
+			for _, r := range now.Zones[at].Resources {
+				if r.Name == kind {
+					got = [2]int64{r.Allocatable.Value(), r.Available.Value()}
+				}
+			}
+			if got != want {
+				return fmt.Errorf("of %s the zone %s has %d allocatable and available, and by podresources %d", kind, name, got, want)
+			}
+		}
 	}
 	return nil
 }
@@ -409,21 +459,37 @@ func configz(t *testing.T, node *rig.Node) map[string]string {
 	return policies
 }
 
-// podResources asks the kubelet's socket: which CPUs it gives away, and which pods have.
-func podResources(t *testing.T) (allocatable, exclusive cpuset.CPUSet) {
+// podResources asks the kubelet's socket: which CPUs it gives away, and which pods have; and what of memory is allocatable and
+// available in bytes, by zone and kind.
+func podResources(t *testing.T) (allocatable, exclusive cpuset.CPUSet, memory map[string]map[string][2]int64) {
 	t.Helper()
 	client, list := pods(t)
+	memory = map[string]map[string][2]int64{}
 	all, err := client.GetAllocatableResources(t.Context(), &podresourcesv1.AllocatableResourcesRequest{})
 	if err != nil {
 		t.Log(err) // a kubelet that starts
-		return cpuset.New(), cpuset.New()
+		return cpuset.New(), cpuset.New(), memory
+	}
+	change := func(block *podresourcesv1.ContainerMemory, allocatable, available int64) {
+		zone := fmt.Sprintf("node-%d", block.Topology.Nodes[0].ID)
+		if memory[zone] == nil {
+			memory[zone] = map[string][2]int64{}
+		}
+		was := memory[zone][block.MemoryType]
+		memory[zone][block.MemoryType] = [2]int64{was[0] + allocatable, was[1] + available}
+	}
+	for _, block := range all.Memory {
+		change(block, int64(block.Size), int64(block.Size))
 	}
 	for _, pod := range list {
 		for _, container := range pod.Containers {
 			exclusive = exclusive.Union(set(container.CpuIds))
+			for _, block := range container.Memory {
+				change(block, 0, -int64(block.Size)) // under single-numa-node it is on one NUMA node
+			}
 		}
 	}
-	return set(all.CpuIds), exclusive
+	return set(all.CpuIds), exclusive, memory
 }
 
 func givenTo(t *testing.T, name string) cpuset.CPUSet {
