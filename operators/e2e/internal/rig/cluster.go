@@ -51,12 +51,19 @@ type Cluster struct {
 	Limit, SwitchLimit time.Duration
 }
 
-// Archives returns the archives of the images, which a node's runtime must have before Install.
-func (c *Cluster) Archives(t *testing.T) []string {
+// Archives returns the archives of the companion's images, which a node's runtime must have before Install.
+func (c *Cluster) Archives(t *testing.T) (archives []string) {
 	t.Helper()
-	archives, err := filepath.Glob(filepath.Join(c.Images, "archives", "*.tar"))
-	if err != nil || len(archives) == 0 {
-		t.Fatalf("%s has the images %q (%v)", c.Images, archives, err)
+	onNodes := "partition-agent"
+	if c.companion() == "numaresources" {
+		onNodes = "partition-node"
+	}
+	for _, image := range []string{"partition-controller", onNodes} {
+		found, err := filepath.Glob(filepath.Join(c.Images, "archives", image+"-linux-*.tar"))
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%s has the archives %q of the image %s (%v), want one", c.Images, found, image, err)
+		}
+		archives = append(archives, found...)
 	}
 	return archives
 }
