@@ -19,8 +19,8 @@ const ConfigKey = "config.yaml"
 // HeartbeatAnnotation of a NodeResourceTopology is when the exporter has last found it to be true, by RFC 3339.
 const HeartbeatAnnotation = "nodetopology.openshift.io/heartbeat"
 
-// Heartbeat is how long an exporter writes nothing if nothing changes. After Stale without a write, nobody may rely on what stands
-// there.
+// Heartbeat is how long an exporter writes nothing if nothing changes, by default and at most. After Stale without a write, nobody may
+// rely on what stands there.
 const (
 	Heartbeat = 5 * time.Minute
 	Stale     = 15 * time.Minute
@@ -50,6 +50,8 @@ type ExporterConfiguration struct {
 	RefreshMode RefreshMode `json:"infoRefreshMode,omitempty"`
 	// RefreshPeriod is at least a second.
 	RefreshPeriod v1.Duration `json:"infoRefreshPeriod,omitzero"`
+	// HeartbeatPeriod is how long an exporter writes nothing if nothing changes: from one second to [Heartbeat].
+	HeartbeatPeriod v1.Duration `json:"heartbeatPeriod,omitzero"`
 	// Paused exporters write nothing, so that what they have written becomes stale.
 	Paused      bool        `json:"paused,omitempty"`
 	Fingerprint Fingerprint `json:"podsFingerprinting,omitempty"`
@@ -58,9 +60,10 @@ type ExporterConfiguration struct {
 // DefaultExporterConfiguration is that of a group which says nothing.
 func DefaultExporterConfiguration() ExporterConfiguration {
 	return ExporterConfiguration{
-		RefreshMode:   RefreshPeriodicAndEvents,
-		RefreshPeriod: v1.Duration{Duration: 10 * time.Second},
-		Fingerprint:   FingerprintExclusive,
+		RefreshMode:     RefreshPeriodicAndEvents,
+		RefreshPeriod:   v1.Duration{Duration: 10 * time.Second},
+		HeartbeatPeriod: v1.Duration{Duration: Heartbeat},
+		Fingerprint:     FingerprintExclusive,
 	}
 }
 
@@ -96,6 +99,9 @@ func ParseExporterConfiguration(data []byte) (ExporterConfiguration, error) {
 	}
 	if c.RefreshPeriod.Duration < time.Second {
 		errs = append(errs, field.Invalid(field.NewPath("infoRefreshPeriod"), c.RefreshPeriod.Duration.String(), "must be at least one second"))
+	}
+	if period := c.HeartbeatPeriod.Duration; period < time.Second || period > Heartbeat {
+		errs = append(errs, field.Invalid(field.NewPath("heartbeatPeriod"), period.String(), fmt.Sprintf("must be between one second and %s", Heartbeat)))
 	}
 	switch c.Fingerprint {
 	case FingerprintNone, FingerprintAll, FingerprintExclusive:

@@ -21,6 +21,7 @@ func TestParseExporterConfiguration(t *testing.T) {
 		"a policy is the kubelet's to say":        {"topologyManagerPolicy: restricted", 0, "topologyManagerPolicy"},
 		"a mode that does not exist":              {"infoRefreshMode: Never", 0, `infoRefreshMode: Unsupported value: "Never"`},
 		"a period that is too short":              {"infoRefreshPeriod: 10ms", 0, `infoRefreshPeriod: Invalid value: "10ms": must be at least one second`},
+		"a heartbeat that is too slow":            {"heartbeatPeriod: 6m", 0, `heartbeatPeriod: Invalid value: "6m0s": must be between one second and 5m0s`},
 		"a fingerprint that does not exist":       {"podsFingerprinting: Some", 0, `podsFingerprinting: Unsupported value: "Some"`},
 		"more than anybody would write":           {strings.Repeat("#", 65<<10), 0, "at most 65536 are read"},
 		"a period that is no duration is refused": {"infoRefreshPeriod: soon", 0, "soon"},

@@ -350,6 +350,30 @@ func TestAnExporterSaysWhatItsNodeHas(t *testing.T) {
 		e.configure(t, "{}")
 		e.await(t, []string{"cpu:1", "cpu:0"}, "topologyManagerPolicy=restricted")
 	})
+	t.Run("its heartbeat", func(t *testing.T) {
+		e.configure(t, "heartbeatPeriod: 2s\n")
+		before := e.await(t, []string{"cpu:1", "cpu:0"}, "topologyManagerPolicy=restricted")
+		testenv.Eventually(t, patience, func() error {
+			now := e.await(t, []string{"cpu:1", "cpu:0"}, "topologyManagerPolicy=restricted")
+			if now.Annotations["nodetopology.openshift.io/heartbeat"] == before.Annotations["nodetopology.openshift.io/heartbeat"] {
+				return errors.New("there is none")
+			}
+			return nil
+		})
+		e.configure(t, "{}")
+	})
+	t.Run("a kubelet that was down for a while", func(t *testing.T) {
+		k.server.Stop()
+		time.Sleep(10 * time.Second)
+		k.change(func() { k.allocatable = &podresourcesv1.AllocatableResourcesResponse{CpuIds: []int64{1, 2}} })
+		began := time.Now()
+		k.start(t)
+		e.await(t, []string{"cpu:1", "cpu:1"}, "topologyManagerPolicy=restricted")
+		took := time.Since(began)
+		if t.Logf("written after %s", took.Round(time.Millisecond)); took > 10*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
 	t.Run("it takes 30 MiB at most", func(t *testing.T) {
 		memory := process.Memory(t)
 		if t.Logf("it takes %.1f MiB", float64(memory)/(1<<20)); memory > 30<<20 {

@@ -264,7 +264,10 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 	})
 	story("it writes nothing at rest, and takes little", func(t *testing.T) {
 		before := topologyOf(t, node).ResourceVersion
-		time.Sleep(20 * time.Second)
+		const rest = 20 * time.Second
+		used := cpuTime(t)
+		time.Sleep(rest)
+		t.Logf("at rest the exporter takes %.1f thousandths of a CPU", 1000*(cpuTime(t)-used)/rest.Seconds())
 		if now := topologyOf(t, node).ResourceVersion; now != before {
 			t.Errorf("the resource version is %s, and was %s", now, before)
 		}
@@ -564,6 +567,16 @@ func exporter(t *testing.T) procfs.Proc {
 	}
 	t.Fatal("no exporter runs")
 	return procfs.Proc{}
+}
+
+// cpuTime is how many seconds of CPU time the exporter has taken.
+func cpuTime(t *testing.T) float64 {
+	t.Helper()
+	stat, err := exporter(t).Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stat.CPUTime()
 }
 
 // checkPrivileges asks the kernel what the exporter may do.

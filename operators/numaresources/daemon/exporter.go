@@ -67,7 +67,7 @@ const (
 )
 
 // longestWait is the longest time from a failure to the next look.
-const longestWait = 30 * time.Second
+const longestWait = 5 * time.Second
 
 // Run looks at the node until the context ends.
 func (e *Exporter) Run(ctx context.Context) error {
@@ -126,7 +126,7 @@ func (e *Exporter) look(ctx context.Context) error {
 		return err
 	}
 	changed := e.written == nil || !same(e.written, now)
-	if !changed && time.Since(e.writtenAt) < numaresources.Heartbeat {
+	if !changed && time.Since(e.writtenAt) < e.config.HeartbeatPeriod.Duration {
 		return nil
 	}
 	if changed {

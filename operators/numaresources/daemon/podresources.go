@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
@@ -30,7 +31,9 @@ type podResources struct {
 // newPodResources returns a client that connects when it is used, and again after the kubelet has restarted.
 func newPodResources(socket string) (*podResources, error) {
 	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxPodResources)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxPodResources)),
+		// By default it may take two minutes until it sees that a kubelet is back.
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 2, MaxDelay: longestWait}, MinConnectTimeout: podResourcesTimeout}))
 	if err != nil {
 		return nil, fmt.Errorf("podresources %s: %w", socket, err)
 	}
