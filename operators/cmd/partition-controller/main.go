@@ -27,9 +27,9 @@ import (
 	cpupolicy "workload.openshift.io/operators/cpupolicy/controller"
 	hostedconfig "workload.openshift.io/operators/hostedconfig/controller"
 	nodepool "workload.openshift.io/operators/nodepool/controller"
+	numaresources "workload.openshift.io/operators/numaresources/controller"
 	tuning "workload.openshift.io/operators/tuning/controller"
 	workloadclasses "workload.openshift.io/operators/workloadclasses/controller"
-	numaresources "workload.openshift.io/operators/numaresources/controller"
 )
 
 func main() {
