@@ -218,6 +218,8 @@ func start() (*ControlPlane, error) {
 		return nil, err
 	}
 	apiServer.Configure().
+		// Some clusters have it, and a companion whose rights are too few fails there alone.
+		Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement").
 		Append("audit-policy-file", policy).
 		Append("audit-log-path", c.AuditLog()).
 		Append("audit-log-mode", "blocking")
