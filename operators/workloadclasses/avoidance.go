@@ -33,6 +33,10 @@ type Policy struct {
 	MaxCordon time.Duration
 	// MinNodeAge is how old a node must be before it is cordoned: pods wait for a new one.
 	MinNodeAge time.Duration
+	// RoomPercent, if it is not zero, has further nodes avoided, as PreferNoSchedule alone: all without
+	// which the others have that much room for new pods, as a share of what pods ask for on all nodes of
+	// the class. So pods fill nodes, also with a scheduler that spreads them.
+	RoomPercent int
 	// PackOnly never cordons: there is nobody to whom a node could be given back.
 	PackOnly bool
 }
@@ -59,6 +63,9 @@ type NodeView struct {
 	Leaving bool
 	// Pods is how many pods hold the node.
 	Pods int
+	// Used and Free are what its pods ask for, and what is left, in millicores. They are for
+	// Policy.RoomPercent alone.
+	Used, Free int64
 	// Demanded means that a pod is Unschedulable which would fit on the node.
 	Demanded bool
 }
@@ -87,8 +94,9 @@ type Decision struct {
 // The order of its input has no meaning. waiting means that a pod of the class is Unschedulable,
 // wherever it would fit; then none is precluded.
 //
-// Of n nodes, Share(n) are in a state other than None, those that are leaving counted. So a class
-// loses at most a share of its nodes at a time.
+// Of n nodes, Share(n) are in a state other than None, those that are leaving counted, and only these
+// are cordoned. So a class loses at most a share of its nodes at a time. Policy.RoomPercent may have more
+// in state PreferNoSchedule, on which pods still land when the others are full.
 func Evaluate(nodes []NodeView, waiting bool, now time.Time, policy Policy) Evaluation {
 	ordered := slices.Clone(nodes)
 	young := func(n *NodeView) bool { return now.Sub(n.Created) < policy.MinNodeAge }
@@ -97,7 +105,7 @@ func Evaluate(nodes []NodeView, waiting bool, now time.Time, policy Policy) Eval
 			compareBool(b.Leaving, a.Leaving),
 			compareBool(young(&a), young(&b)),
 			cmp.Compare(a.weight(), b.weight()),
-			compareBool(b.Record.avoided(), a.Record.avoided()),
+			cmp.Compare(b.Record.rank(), a.Record.rank()),
 			a.Created.Compare(b.Created),
 			cmp.Compare(a.Name, b.Name),
 		)
@@ -110,6 +118,7 @@ func Evaluate(nodes []NodeView, waiting bool, now time.Time, policy Policy) Eval
 			staying--
 		}
 	}
+	roomy := policy.beyond(ordered)
 	usable := 0
 	var evaluation Evaluation
 	first := ""
@@ -127,6 +136,13 @@ func Evaluate(nodes []NodeView, waiting bool, now time.Time, policy Policy) Eval
 		case n.Demanded:
 			d.Why = "a pod that waits would fit on it"
 			usable++
+		case left <= 0 && roomy[n.Name]:
+			usable++
+			d.State = PreferNoSchedule
+			d.Why = "as many nodes as may be are emptied already"
+			if n.Pods > 0 {
+				d.Why = "pods run on it"
+			}
 		case left <= 0:
 			d.Why = "as many nodes as may be are avoided already"
 			if n.Pods > 0 {
@@ -164,6 +180,29 @@ func Evaluate(nodes []NodeView, waiting bool, now time.Time, policy Policy) Eval
 		evaluation.Precluded = first
 	}
 	return evaluation
+}
+
+// beyond returns the nodes without which the others have room enough; those come last in the order.
+func (p Policy) beyond(ordered []NodeView) map[string]bool {
+	if p.RoomPercent == 0 {
+		return nil
+	}
+	var used, room int64
+	for i := range ordered {
+		used += ordered[i].Used
+	}
+	nodes := map[string]bool{}
+	for _, n := range slices.Backward(ordered) {
+		if n.Held != "" || n.Leaving {
+			continue
+		}
+		if room > 0 && room*100 >= int64(p.RoomPercent)*used {
+			nodes[n.Name] = true
+			continue
+		}
+		room += n.Free
+	}
+	return nodes
 }
 
 // weight is what orders nodes: empty ones first, then those with fewer pods. One that is avoided

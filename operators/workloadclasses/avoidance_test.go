@@ -126,12 +126,52 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
+// With room wanted, all but the fullest nodes are avoided; no more of them are cordoned.
+func TestRoom(t *testing.T) {
+	for name, test := range map[string]struct {
+		room  int
+		nodes []string // name, pods, free of four; a pod uses one
+		want  string
+	}{
+		"without it a quarter is avoided":                       {0, []string{"a 1", "b 2", "c 3", "d 3"}, "a:P!"},
+		"the fullest nodes stay that have the room":             {20, []string{"a 1", "b 2", "c 3", "d 3"}, "a:P! b:P"},
+		"with more room more nodes stay":                        {30, []string{"a 1", "b 2", "c 3", "d 3"}, "a:P!"},
+		"a node that is full gives no room":                     {10, []string{"a 1", "b 4", "c 4", "d 4"}, "a:P!"},
+		"nodes that are avoided for room alone stay uncordoned": {10, []string{"a 0", "b 0", "c 0", "d 3"}, "a:N b:P! c:P"},
+		"a class without pods keeps a node":                     {20, []string{"a 0", "b 0"}, "a:N"},
+		"a held node gives none":                                {20, []string{"a 1", "b 3", "c 3 held"}, "a:P! "},
+	} {
+		policy := DefaultPolicy()
+		policy.RoomPercent = test.room
+		var nodes []NodeView
+		for _, row := range test.nodes {
+			n := nodeRow(t, row)
+			n.Used, n.Free = int64(n.Pods)*1000, int64(4-n.Pods)*1000
+			nodes = append(nodes, n)
+		}
+		evaluation := Evaluate(nodes, false, now, policy)
+		var got []string
+		for _, d := range evaluation.Decisions {
+			if d.State != None {
+				letter := string(d.State[:1])
+				if d.Name == evaluation.Precluded {
+					letter += "!"
+				}
+				got = append(got, d.Name+":"+letter)
+			}
+		}
+		if text := strings.Join(got, " "); text != strings.TrimSpace(test.want) {
+			t.Errorf("%s: got %q, want %q", name, text, test.want)
+		}
+	}
+}
+
 // What holds for any class, in seeded histories: pods come and go, and each decision is carried out.
 func TestEvaluateKeepsItsPromises(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 67))
 		policy := DefaultPolicy()
-		policy.Minimum = random.IntN(4)
+		policy.Minimum, policy.RoomPercent = random.IntN(4), random.IntN(2)*20
 		nodes := make([]NodeView, 1+random.IntN(30))
 		for i := range nodes {
 			nodes[i] = NodeView{Name: fmt.Sprintf("n%02d", i), Created: now.Add(-time.Duration(random.IntN(60)) * time.Minute), Pods: random.IntN(4)}
@@ -143,6 +183,7 @@ func TestEvaluateKeepsItsPromises(t *testing.T) {
 			at := now.Add(time.Duration(step) * time.Minute)
 			waiting := random.IntN(8) == 0
 			for i := range nodes {
+				nodes[i].Used, nodes[i].Free = int64(nodes[i].Pods)*1000, int64(max(0, 8-nodes[i].Pods))*1000
 				nodes[i].Demanded = waiting && nodes[i].Held == "" && !nodes[i].Leaving
 			}
 			fail := func(format string, arguments ...any) {
@@ -156,7 +197,7 @@ func TestEvaluateKeepsItsPromises(t *testing.T) {
 			avoided, open := 0, 0
 			for i, d := range evaluation.Decisions { // nodes are in this order, too
 				n := &nodes[i]
-				if d.State != None && n.Held == "" {
+				if d.State != None && n.Held == "" && (policy.RoomPercent == 0 || d.State == NoSchedule) {
 					avoided++
 				}
 				switch {

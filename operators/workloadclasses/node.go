@@ -25,7 +25,12 @@ type Record struct {
 	Since time.Time `json:"since"`
 }
 
-func (r Record) avoided() bool { return r.State == PreferNoSchedule || r.State == NoSchedule }
+func (r Record) avoided() bool { return r.rank() > 0 }
+
+// rank is higher the more pods avoid the node.
+func (r Record) rank() int {
+	return max(0, slices.Index([]State{None, PreferNoSchedule, NoSchedule}, r.State))
+}
 
 // String returns the value of the annotation.
 func (r Record) String() string {
@@ -250,6 +255,17 @@ func Unschedulable(pod *corev1.Pod, now time.Time) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable &&
 			now.Sub(c.LastTransitionTime.Time) < MaxWait
 	})
+}
+
+// UsedCPU returns what pods ask for that have not ended, in millicores.
+func UsedCPU(pods []corev1.Pod) (millicores int64) {
+	for i := range pods {
+		if phase := pods[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+			asked := resourcehelper.PodRequests(&pods[i], resourcehelper.PodResourcesOptions{})
+			millicores += asked.Cpu().MilliValue()
+		}
+	}
+	return millicores
 }
 
 // Fits reports whether a pod could run on a node if the node were in state None: its selector, its

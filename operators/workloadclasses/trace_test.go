@@ -183,7 +183,7 @@ func simulate(c contestant, jobs []*job) result {
 		if c.ours && at%c.policy.Period == 0 {
 			var views []NodeView
 			for _, h := range hosts {
-				v := NodeView{Name: h.name, Created: clock(h.created), Record: h.record, Leaving: h.leaving > 0, Pods: len(h.jobs)}
+				v := NodeView{Name: h.name, Created: clock(h.created), Record: h.record, Leaving: h.leaving > 0, Pods: len(h.jobs), Used: int64(math.Round((cpus - h.free) * 1000)), Free: int64(math.Round(h.free * 1000))}
 				if h.ready > at {
 					v.Held = "it is not ready"
 				}
@@ -299,13 +299,18 @@ func TestTheWaveAndTheTrickle(t *testing.T) {
 			results[c.name] = r
 			t.Logf("  %-28s %6.0f node-hours, %.2f of the planner; pending p50 %s, p99 %s; disturbed %d; most %d nodes, %d at the end", c.name, r.hours, r.hours/plan, r.p50, r.p99, r.disturbed, r.most, r.atEnd)
 		}
-		for _, share := range []int{25, 50, 75} {
-			policy := DefaultPolicy()
-			policy.SharePercent = share
-			r := simulate(contestant{ours: true, policy: policy}, wave(seed))
-			t.Logf("  share %3d %%: %6.0f node-hours, %.2f of the planner; pending p99 %s; disturbed %d", share, r.hours, r.hours/plan, r.p99, r.disturbed)
-		}
 		ours, theirs := results["classes"], results["autoscaler"]
+		for _, share := range []int{25, 50, 75} {
+			for _, room := range []int{0, 10, 20, 50} {
+				policy := DefaultPolicy()
+				policy.SharePercent, policy.RoomPercent = share, room
+				r := simulate(contestant{ours: true, policy: policy}, wave(seed))
+				t.Logf("  classes, share %2d %%, room %2d %%: %4.0f node-hours, %.2f of the planner; pending p99 %s; disturbed %d", share, room, r.hours, r.hours/plan, r.p99, r.disturbed)
+				if r.disturbed > 0 || r.p99 > theirs.p99+5*time.Second {
+					t.Errorf("seed %d, share %d, room %d: %+v", seed, share, room, r)
+				}
+			}
+		}
 		if ours.disturbed > 0 {
 			t.Errorf("seed %d: %d pods were disturbed", seed, ours.disturbed)
 		}

@@ -251,6 +251,8 @@ func (r *reconciler) view(ctx context.Context, l *look, node *corev1.Node, waiti
 			}
 		}
 	}
+	view.Used = workloadclasses.UsedCPU(there)
+	view.Free = max(0, node.Status.Allocatable.Cpu().MilliValue()-view.Used)
 	view.Demanded = slices.ContainsFunc(waiting[:min(len(waiting), 100)], func(pod corev1.Pod) bool { return workloadclasses.Fits(&pod, node, there) })
 	return view, nil
 }
