@@ -14,9 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package plan says beforehand what a kubelet does at its next start with another pinning file:
-// whether it starts at all, which containers move, which pods fall out, and whose exclusive CPUs
-// are in the way.
+// Package plan predicts what a kubelet does at its next start with another pinning file: whether
+// it starts at all, which containers move, which pods fall out, and whose exclusive CPUs keep it
+// from starting.
 //
 // It reads what a node has (files or API objects, see [Node]) and decides nothing itself: the
 // core decides as it does for the kubelet (partition.Pools.Reserve, Divide,
