@@ -94,7 +94,7 @@ type pageCommand struct {
 	// output are the lines below it; without any, the page does not say what it prints. A line
 	// that is ... stands for any lines.
 	output []string
-	// fails means that the sentence above the block says that it ends with 1.
+	// fails means that the sentence above the block says that it exits with 1.
 	fails bool
 }
 
@@ -122,7 +122,7 @@ func readPage(t *testing.T, file string) (commands []pageCommand) {
 		case line == "```":
 			inBlock = false
 		case prompt.MatchString(line):
-			commands = append(commands, pageCommand{line: number, text: line[2:], fails: strings.HasSuffix(before, "ends with 1:")})
+			commands = append(commands, pageCommand{line: number, text: line[2:], fails: strings.HasSuffix(before, "exits with 1:")})
 		case len(commands) > begun: // in a block without a prompt there is nothing to run
 			last := &commands[len(commands)-1]
 			last.output = append(last.output, line)
