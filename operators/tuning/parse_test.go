@@ -57,6 +57,8 @@ func TestParse(t *testing.T) {
 		"a name that no object can have":                      {strings.Replace(valid, "  name: queues\n", "  name: Queues\n", 1), nil, []string{`1:4 metadata.name: Invalid value: "Queues"`}},
 		"a name that is too long in another cluster":          {strings.Replace(valid, "  name: queues\n", "  name: "+strings.Repeat("a", 245)+"\n", 1), nil, []string{`1:4 metadata.name: Too long`}},
 		"another namespace":                                   {strings.Replace(valid, "  name: queues\n", "  name: queues\n  namespace: clusters\n", 1), nil, []string{`1:5 metadata.namespace: Invalid value: "clusters"`}},
+		"one that is put off":                                 {strings.Replace(valid, "  name: queues\n", "  name: queues\n  annotations:\n    tuned.openshift.io/deferred: always\n", 1), nil, []string{`1:6 metadata.annotations[tuned.openshift.io/deferred]: Unsupported value: "always"`}},
+		"one that is not put off":                             {strings.Replace(valid, "  name: queues\n", "  name: queues\n  annotations: {tuned.openshift.io/deferred: never}\n", 1), []string{"queues"}, nil},
 		"a status":                                            {valid + "status:\n  conditions:\n  - type: Valid\n", nil, []string{"1:17 status: Forbidden"}},
 		"an unmanaged one":                                    {strings.Replace(valid, "spec:\n", "spec:\n  managementState: Unmanaged\n", 1), nil, []string{`1:6 spec.managementState: Unsupported value: "Unmanaged"`}},
 		"a profile without data":                              {strings.Replace(valid, "  recommend:", "  - name: empty\n    data: ''\n  recommend:", 1), nil, []string{"1:15 spec.profile[1].data: Required value"}},
