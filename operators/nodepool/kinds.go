@@ -3,12 +3,17 @@
 package nodepool
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/validation"
+	kjson "sigs.k8s.io/json"
+	sigsyaml "sigs.k8s.io/yaml"
+	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 )
 
 // Kinds of manifests, as APIVERSION KIND.
@@ -76,6 +81,22 @@ type tunedMatch struct {
 	Match []tunedMatch `yaml:"match"`
 }
 
+// What a Tuned may have, as the companion tuning checks once more: a test of partition-controller holds both together.
+const (
+	maxMatchDepth  = 8
+	maxProfileName = 255 // of a directory (NAME_MAX)
+	// hostedSuffix is what the name of a hosted Tuned has besides: a dash and eight digits.
+	hostedSuffix = 9
+)
+
+// profileName is what TuneD accepts as the name of a profile (safe_name in tuned/profiles/loader.py), without a hyphen at the
+// beginning, which has a meaning of its own in include.
+var profileName = regexp.MustCompile(`^[a-zA-Z0-9_.][a-zA-Z0-9_.-]*$`)
+
+func badProfileName(name string) bool {
+	return len(name) > maxProfileName || !profileName.MatchString(name) || strings.Trim(name, ".") == ""
+}
+
 // readTuned returns what is wrong with a Tuned.
 func (m manifest) readTuned() (t tuned, problems []Problem) {
 	if problems := m.strict(&t); problems != nil {
@@ -85,6 +106,18 @@ func (m manifest) readTuned() (t tuned, problems []Problem) {
 	if invalid := validation.IsDNS1123Subdomain(m.name); len(invalid) > 0 {
 		bad("metadata.name is %q: %s", m.name, strings.Join(invalid, "; "))
 	}
+	if most := validation.DNS1123SubdomainMaxLength - hostedSuffix; len(m.name) > most {
+		bad("metadata.name has %d characters, and takes %d", len(m.name), most)
+	}
+	if namespace := t.Metadata["namespace"]; namespace != nil && namespace != tunedv1.Namespace {
+		bad("metadata.namespace is %v, and all Tuneds are in %s; leave it out", namespace, tunedv1.Namespace)
+	}
+	if status, ok := t.Status.(map[string]any); t.Status != nil && (!ok || len(status) > 0) {
+		bad("remove status, which is not the user's to write")
+	}
+	if state := t.Spec.ManagementState; state != "" && state != "Managed" {
+		bad("spec.managementState is %s, and must be Managed", state)
+	}
 	if len(t.Spec.Profile)+len(t.Spec.Recommend) == 0 {
 		bad("the Tuned %s has neither spec.profile nor spec.recommend", m.name)
 	}
@@ -92,34 +125,66 @@ func (m manifest) readTuned() (t tuned, problems []Problem) {
 		switch {
 		case profile.Name == nil || *profile.Name == "":
 			bad("spec.profile[%d].name is required", i)
+		case badProfileName(string(*profile.Name)):
+			bad("spec.profile[%d].name is %q, and must have only letters, digits, hyphens, dots and underscores, and begin with no hyphen", i, *profile.Name)
 		case profile.Data == nil || strings.TrimSpace(string(*profile.Data)) == "":
 			bad("spec.profile[%d].data, of profile %s, is required", i, *profile.Name)
 		}
 	}
 	for i, recommend := range t.Spec.Recommend {
-		if recommend.Profile == nil || *recommend.Profile == "" {
+		switch {
+		case recommend.Profile == nil || *recommend.Profile == "":
 			bad("spec.recommend[%d].profile is required", i)
+		case badProfileName(string(*recommend.Profile)):
+			bad("spec.recommend[%d].profile is %q, and no profile can have that name", i, *recommend.Profile)
 		}
 		if recommend.Priority == nil {
 			bad("spec.recommend[%d].priority is required", i)
 		}
-		for _, text := range matchProblems(fmt.Sprintf("spec.recommend[%d]", i), recommend.Match) {
+		for _, text := range matchProblems(fmt.Sprintf("spec.recommend[%d]", i), recommend.Match, 1) {
 			bad("%s", text)
 		}
+	}
+	if problems == nil {
+		problems = m.fits(&tunedv1.Tuned{})
 	}
 	return t, problems
 }
 
-func matchProblems(path string, matches []tunedMatch) (problems []string) {
+// fits returns why kube-apiserver would not take the manifest as an object: a metadata field that does not exist, say, or a word
+// that is true or false in the YAML that Kubernetes reads.
+func (m manifest) fits(object any) []Problem {
+	data, err := sigsyaml.YAMLToJSONStrict([]byte(m.text))
+	if err != nil {
+		return []Problem{m.problem(0, "%v", err)}
+	}
+	strict, err := kjson.UnmarshalStrict(data, object)
+	if err = errors.Join(append(strict, err)...); err != nil {
+		return []Problem{m.problem(0, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))}
+	}
+	return nil
+}
+
+func matchProblems(path string, matches []tunedMatch, depth int) (problems []string) {
+	if len(matches) > 0 && depth > maxMatchDepth {
+		return []string{fmt.Sprintf("%s.match: rules can be nested %d deep", path, maxMatchDepth)}
+	}
 	for i, match := range matches {
 		path := fmt.Sprintf("%s.match[%d]", path, i)
 		if match.Label == nil || *match.Label == "" {
 			problems = append(problems, path+".label is required")
+		} else if invalid := validation.IsQualifiedName(string(*match.Label)); len(invalid) > 0 {
+			problems = append(problems, fmt.Sprintf("%s.label is %q: %s", path, *match.Label, strings.Join(invalid, "; ")))
+		}
+		if match.Value != nil {
+			if invalid := validation.IsValidLabelValue(string(*match.Value)); len(invalid) > 0 {
+				problems = append(problems, fmt.Sprintf("%s.value is %q: %s", path, *match.Value, strings.Join(invalid, "; ")))
+			}
 		}
 		if match.Type != nil && !slices.Contains([]text{"", "node", "pod"}, *match.Type) {
 			problems = append(problems, fmt.Sprintf("%s.type is %q, and must be node or pod", path, *match.Type))
 		}
-		problems = append(problems, matchProblems(path, match.Match)...)
+		problems = append(problems, matchProblems(path, match.Match, depth+1)...)
 	}
 	return problems
 }
