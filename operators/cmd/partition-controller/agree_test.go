@@ -3,13 +3,18 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	"workload.openshift.io/operators/nodepool"
 	"workload.openshift.io/operators/tuning"
@@ -112,4 +117,33 @@ func FuzzNodepoolTakesNothingThatTuningRefuses(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestTheSampleIsValid(t *testing.T) {
+	file, err := os.Open(filepath.Join("..", "..", "deploy", "sample", "nodepool.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	tuneds := 0
+	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
+		var source corev1.ConfigMap
+		if err := decoder.Decode(&source); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		value, has := source.Data["tuning"]
+		if !has {
+			continue
+		}
+		tuneds++
+		text, refused := copied(value)
+		if _, err := tuning.Parse("clusters-hosted/tuned-a", text); refused != "" || err != nil {
+			t.Errorf("ConfigMap %s: %s %v", source.Name, refused, err)
+		}
+	}
+	if tuneds != 2 {
+		t.Errorf("the sample has %d Tuneds", tuneds)
+	}
 }
