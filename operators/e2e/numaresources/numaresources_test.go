@@ -35,6 +35,9 @@ const (
 	nodePool      = "hypershift.openshift.io/nodePool=hostedcluster02"
 )
 
+// sysfs is where the kubelet sees the kernel's.
+var sysfs = "/sys"
+
 // operator is a NUMAResourcesOperator with the seed's example of a hosted cluster.
 const operator = `apiVersion: nodetopology.openshift.io/v1
 kind: NUMAResourcesOperator
@@ -263,6 +266,13 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 		})
 	})
 	story("it writes nothing at rest, and takes little", func(t *testing.T) {
+		node.WaitFor(t, node.Limit, "the devices of a plugin that has ended are gone", func() error {
+			now, err := read(t, node)
+			if err == nil && strings.Contains(shown(now), nic) {
+				err = fmt.Errorf("the report is %s", shown(now))
+			}
+			return err
+		})
 		before := topologyOf(t, node).ResourceVersion
 		const rest = 20 * time.Second
 		used := cpuTime(t)
@@ -303,6 +313,7 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 		})
 		t.Logf("from the kubelet's start to the report: %s", time.Since(began).Round(100*time.Millisecond))
 	})
+	story("a kubelet that sees two NUMA nodes gives CPUs of one of them", func(t *testing.T) { tellOfTwoNUMANodes(t, node) })
 	story("nothing is left after it is uninstalled, and no other pod was touched", func(t *testing.T) {
 		node.Uninstall(t, overlay)
 		if output, err := node.Try(t, "", "get", "noderesourcetopologies.topology.node.k8s.io"); err == nil || !strings.Contains(output, "the server doesn't have a resource type") {
@@ -396,7 +407,7 @@ func right(t *testing.T, node *rig.Node) error {
 		}
 	}
 	allocatable, exclusive, memory := podResources(t)
-	lists, err := filepath.Glob("/sys/devices/system/node/node[0-9]*/cpulist")
+	lists, err := filepath.Glob(filepath.Join(sysfs, "devices/system/node/node[0-9]*/cpulist"))
 	if err != nil {
 		return err
 	}
