@@ -37,7 +37,7 @@ type Policy struct {
 	// which the others have that much room for new pods, as a share of what pods ask for on all nodes of
 	// the class. So pods fill nodes, also with a scheduler that spreads them.
 	RoomPercent int
-	// PackOnly never cordons: there is nobody to whom a node could be given back.
+	// PackOnly never cordons: no API of machines is configured, so that no node can be given back.
 	PackOnly bool
 }
 
@@ -157,7 +157,7 @@ func Evaluate(nodes []NodeView, waiting bool, now time.Time, policy Policy) Eval
 			case n.Pods > 0:
 				d.Why = "pods run on it"
 			case policy.PackOnly:
-				d.Why = "there is nobody to whom it could be given back"
+				d.Why = "no API of machines is configured"
 			case young(n):
 				d.Why = "it is too young"
 			case staying <= policy.Minimum:

@@ -35,6 +35,8 @@ type life struct {
 	dead   bool
 	// before is what happens just before a write of this name.
 	before map[string]func()
+	// fails, if set, says whether a call fails, before it is made or with its answer lost.
+	fails func() bool
 }
 
 // The writes of an operation.
@@ -78,44 +80,45 @@ func (w *world) live(clock *time.Duration, killAfter int) *life {
 		if l.writes++; l.writes == killAfter {
 			l.dead = true
 		}
-		if l.dead {
+		if l.dead || l.fails != nil && l.fails() {
 			return errKilled // the answer is lost
 		}
 		return nil
 	}
+	cut := func() bool { return l.dead || l.fails != nil && l.fails() }
 	direct, err := client.NewWithWatch(w.Config, client.Options{Scheme: testenv.Scheme()})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	c := interceptor.NewClient(direct, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-			if l.dead {
+			if cut() {
 				return errKilled
 			}
 			return c.Get(ctx, key, object, options...)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			if l.dead {
+			if cut() {
 				return errKilled
 			}
 			return c.List(ctx, list, options...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-			if l.dead {
+			if cut() {
 				return errKilled
 			}
 			happens(nameOf(object))
 			return count(c.Patch(ctx, object, patch, options...))
 		},
 		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, object client.Object, options ...client.SubResourceUpdateOption) error {
-			if l.dead {
+			if cut() {
 				return errKilled
 			}
 			happens(scales)
 			return count(c.SubResource(name).Update(ctx, object, options...))
 		},
 		SubResourceCreate: func(ctx context.Context, c client.Client, name string, object, sub client.Object, options ...client.SubResourceCreateOption) error {
-			if l.dead {
+			if cut() {
 				return errKilled
 			}
 			return count(c.SubResource(name).Create(ctx, object, sub, options...))
@@ -138,7 +141,7 @@ func (w *world) live(clock *time.Duration, killAfter int) *life {
 func (l *life) look(t testing.TB, pass time.Duration) {
 	t.Helper()
 	*l.clock += pass
-	if _, err := l.Reconcile(t.Context(), reconcile.Request{}); err != nil && !l.dead {
+	if _, err := l.Reconcile(t.Context(), reconcile.Request{}); err != nil && !l.dead && l.fails == nil {
 		t.Fatal(err)
 	}
 }
@@ -241,6 +244,93 @@ func (w *world) killAfterEveryWrite(size int) {
 		w.scale(size)
 	}
 	t.Logf("(f) killed after writes %v: each time one Machine went, and the one that was empty; writes per round %v", rounds, writes)
+}
+
+// Calls of the API fail at random, some with their answer lost: all the same one Machine goes, and the empty one.
+func TestCallsThatFailAtRandom(t *testing.T) {
+	const size = 4
+	w := newWorld(t, size, 1)
+	clock := time.Hour
+	failed := 0
+	for seed := range uint64(12) {
+		random := rand.New(rand.NewPCG(67, seed))
+		w.eventually(func() error {
+			if n := len(w.running()); n != size {
+				return fmt.Errorf("%d Machines run", n)
+			}
+			return nil
+		})
+		before := w.running()
+		victim := before[random.IntN(size)]
+		w.end(func(pod *corev1.Pod) bool { return pod.Spec.NodeName != victim })
+		w.occupy(victim)
+		clock += time.Hour
+		l := w.live(&clock, 0)
+		l.fails = func() bool {
+			if random.IntN(8) > 0 {
+				return false
+			}
+			failed++
+			return true
+		}
+		for range 300 {
+			l.look(t, 20*time.Second)
+			if !slices.Contains(w.running(), victim) {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		w.eventually(func() error {
+			if _, ok := w.nodes()[victim]; ok {
+				return fmt.Errorf("seed %d: node %s is still there: %v", seed, victim, w.nodes()[victim].Annotations)
+			}
+			return nil
+		})
+		for range 10 {
+			l.look(t, 20*time.Second)
+		}
+		want := slices.DeleteFunc(before, func(name string) bool { return name == victim })
+		if got := w.running(); !slices.Equal(got, want) || w.replicas() != size-1 {
+			t.Fatalf("seed %d: there run %v of %v, %s was empty, and the set has %d replicas", seed, got, before, victim, w.replicas())
+		}
+		w.scale(size)
+	}
+	t.Logf("12 nodes were given back, and %d calls failed", failed)
+}
+
+// Where the autoscaler may go to zero, so may the class, and it comes back.
+func TestAClassMayHaveNoNodes(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	clock := time.Hour
+	l := w.live(&clock, 0)
+	for range 40 {
+		l.look(t, 30*time.Second)
+		if w.replicas() == 0 {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	w.eventually(func() error {
+		if n := len(w.nodes()); n != 0 || w.replicas() != 0 {
+			return fmt.Errorf("%d nodes, %d replicas", n, w.replicas())
+		}
+		return nil
+	})
+	l.look(t, time.Minute)
+	w.scale(1) // as the autoscaler does for a pod that waits
+	w.eventually(func() error {
+		if n := len(w.running()); n != 1 {
+			return fmt.Errorf("%d Machines run", n)
+		}
+		return nil
+	})
+	l.policy.MinNodeAge = 2 * time.Hour // its clock is ahead
+	l.look(t, time.Second)
+	for _, node := range w.nodes() {
+		if node.Spec.Unschedulable {
+			t.Errorf("node %s is new, and is cordoned", node.Name)
+		}
+	}
 }
 
 // scale changes the set as an autoscaler does.

@@ -296,7 +296,8 @@ func (m *machines) shrink(ctx context.Context, set *workloadclasses.Set) error {
 	return m.writer.SubResource("scale").Update(ctx, object, client.WithSubResourceBody(scale))
 }
 
-// minimum returns the sum of the minima of the sets that some nodes are of; one if none is known.
+// minimum returns the sum of the minima of the sets that some nodes are of; one if none is known. It may be
+// zero: the autoscaler scales up a set without nodes.
 func (f *fleet) minimum(nodes []string) int {
 	minima := map[string]int{}
 	for _, node := range nodes {
@@ -304,9 +305,12 @@ func (f *fleet) minimum(nodes []string) int {
 			minima[set.Name] = int(*set.Minimum)
 		}
 	}
+	if len(minima) == 0 {
+		return 1
+	}
 	sum := 0
 	for _, least := range minima {
 		sum += least
 	}
-	return max(1, sum)
+	return sum
 }
