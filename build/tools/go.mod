@@ -1,4 +1,4 @@
-// The programs beside Kubernetes that a node runs, pinned and built from source.
+// The programs that a node runs besides Kubernetes, pinned and built from source.
 module workload.openshift.io/kubernetes/build/tools
 
 go 1.26.6

@@ -212,7 +212,7 @@ func TestAttacksReachNoPool(t *testing.T) {
 			t.Errorf("a patch of kube-system returned %v, want 403", err)
 		}
 	})
-	t.Run("invented types make no metrics of their own", func(t *testing.T) {
+	t.Run("invented types make no metrics", func(t *testing.T) {
 		before := podSeries(t, c)
 		const invented = 50
 		for i := range invented {

@@ -41,7 +41,7 @@ type Store struct {
 	// Dir is where they are kept.
 	Dir string
 	// Mirrors are URIs of archives to fetch from, in this order, before those of the host's apt. Each
-	// package may be in another one: Debian's security updates have an archive of their own.
+	// package may be in another one: Debian's security updates have a separate archive.
 	Mirrors []string
 	// found are those of the host's apt, once they are known.
 	found []string

@@ -32,7 +32,7 @@ import (
 )
 
 // Node is a VM with a container runtime, in which upstream's tests of the kubelet run. They start a
-// kubelet and a control plane of their own (test/e2e_node/services). Node is their program, as package
+// kubelet and their own control plane (test/e2e_node/services). Node is their program, as package
 // specs wants it.
 type Node struct {
 	// Number is that of the VM.

@@ -17,7 +17,7 @@ limitations under the License.
 // Package testbed runs the cluster on which conformance is tested: a single node on this host whose
 // control plane, kube-proxy and CoreDNS are pods that ask for a partition. With unpatched binaries
 // nothing answers them, and the cluster is the same otherwise. It also runs the VM in which upstream's
-// tests of the kubelet make a cluster of their own. The package must know no spec.
+// tests of the kubelet make their own cluster. The package must know no spec.
 package testbed
 
 import (

@@ -36,7 +36,7 @@ func OtherBinaryList() string { return strings.Join(project.OtherBinaries, ", ")
 
 // Binaries builds what is wanted, all by default, of a source: Patched, RaceDetecting or Upstream. It runs
 // upstream's make rules. KUBE_GIT_VERSION_FILE is their own way to give the version. The platform
-// is one such as linux/arm64; binaries of another than this host's have a directory of their own. With
+// is one such as linux/arm64; binaries of another than this host's have their own directory. With
 // exactGo it is an error if the Go that upstream released with cannot be downloaded.
 func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *tree.Tree) (Source, error), platform string, exactGo bool, wanted []string) error {
 	if !platformForm.MatchString(platform) {

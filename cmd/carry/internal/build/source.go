@@ -27,7 +27,7 @@ type Source struct {
 var static = "KUBE_STATIC_OVERRIDES=" + project.StaticBinary
 
 // Patched is the tree. Its version is the release and the commit that the series
-// gives, which is the same for everybody.
+// gives, which is the same everywhere.
 func Patched(ctx context.Context, t *tree.Tree) (Source, error) {
 	commit, err := t.Git().Run(ctx, "rev-parse", "HEAD")
 	if err != nil {

@@ -15,8 +15,8 @@ limitations under the License.
 */
 
 // Package exporttree gives the series away: it makes a git repository that a user can push
-// as their fork, and that builds with upstream's own tooling and nothing of this project
-// beside it. compose.go makes one from the start, onto.go and reverts.go prepare a checkout
+// as their fork, and that builds with upstream's own tooling, without anything else of this
+// project. compose.go makes one from the start, onto.go and reverts.go prepare a checkout
 // for that, update.go brings one that was made before up to date, and verify.go runs
 // upstream's checks in it. The package must not know what is done with the repository.
 package exporttree

@@ -638,7 +638,7 @@ func TestWhatGoesBecomesAsItIsBelowTheFork(t *testing.T) {
 			}
 			from, err := (&composed{Repo: r.Repo}).baseOf(t.Context(), c.Tree, "pinned")
 			if err != nil || (from.module != "") != test.own || from.pinned != "pinned" {
-				t.Errorf("the base is %+v (%v), want a module of its own: %v", from, err, test.own)
+				t.Errorf("the base is %+v (%v), want its own module: %v", from, err, test.own)
 			}
 		})
 	}
@@ -646,8 +646,8 @@ func TestWhatGoesBecomesAsItIsBelowTheFork(t *testing.T) {
 		prepare func(t *testing.T)
 		want    string
 	}{
-		"nothing vouches for the release": {func(t *testing.T) { t.Setenv("GOSUMDB", "off") }, "v1.37.1 is not used, since no checksum database vouches"},
-		"the release cannot be downloaded":       {func(t *testing.T) { treetest.NewSource(t) }, "k8s.io/kubernetes v1.37.1: 403 Forbidden"},
+		"nothing vouches for the release":  {func(t *testing.T) { t.Setenv("GOSUMDB", "off") }, "v1.37.1 is not used, since no checksum database vouches"},
+		"the release cannot be downloaded": {func(t *testing.T) { treetest.NewSource(t) }, "k8s.io/kubernetes v1.37.1: 403 Forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, fork := withFork(t)

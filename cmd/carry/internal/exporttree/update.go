@@ -277,8 +277,8 @@ func (e *earlier) bring(ctx context.Context, t *tree.Tree, now *composed) error 
 	return e.tag(ctx, t, now.release, upstream)
 }
 
-// tag names the commit with a release's files: a build takes its version from there (hack/lib/version.sh). A tag that
-// somebody has, such as upstream's own, stays.
+// tag names the commit with a release's files: a build takes its version from there (hack/lib/version.sh). An
+// existing tag, such as upstream's own, stays.
 func (e *earlier) tag(ctx context.Context, t *tree.Tree, release, commit string) error {
 	if _, err := e.Run(ctx, "rev-parse", "--verify", "-q", "refs/tags/"+release); err == nil {
 		if _, err := e.Run(ctx, "merge-base", "--is-ancestor", "refs/tags/"+release, "HEAD"); err != nil {

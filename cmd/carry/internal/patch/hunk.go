@@ -27,7 +27,7 @@ var hunkHead = regexp.MustCompile(`^@@ -` + number + `(?:,` + number + `)? \+` +
 
 // Hunks splits a file's diff. What it accepts is printed as it was read.
 //
-// Libraries such as go-diff and go-gitdiff read hunks, too, but print heads in a form of their own. Here
+// Libraries such as go-diff and go-gitdiff read hunks, too, but print headers in their own form. Here
 // every byte must come back (FuzzHunks), since `carry tree` and `carry export` are inverse. And a hunk
 // is placed by its declaration and its lines, without the fuzz of patch(1).
 func (d FileDiff) Hunks() ([]Hunk, error) {

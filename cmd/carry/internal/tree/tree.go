@@ -341,8 +341,8 @@ func (t *Tree) sweep() error {
 }
 
 // Dirty lists the files that differ from the last commit, new ones included. go
-// itself adds lines to go.work.sum when it is asked about modules; they are no work
-// of anybody.
+// itself adds lines to go.work.sum when it is asked about modules; they do not count
+// as work.
 func (t *Tree) Dirty(ctx context.Context) (string, error) {
 	return t.Git().Run(ctx, append([]string{"status", "--porcelain", "--untracked-files=all"}, AllButSums...)...)
 }

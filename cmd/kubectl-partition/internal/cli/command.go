@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Package cli is the command line of kubectl-partition: flags, help, and how results are
-// printed. What the commands find out is in packages of their own, which other programs may
+// printed. The commands' logic is in separate packages, which other programs may
 // use.
 package cli
 
