@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 release=$1
 here=$PWD
-# This checkout's commit is part of what images says of an image, and the copy is no git checkout.
+# This checkout's commit is part of what images says of an image, and the copy is not a git checkout.
 arguments=(--only=kube-apiserver,kubelet --commit="$(git rev-parse HEAD)" --date="$(git log -1 --format=%cI)"
   --bin="$(go env GOHOSTOS)/$(go env GOHOSTARCH)=_output/$release/bin")
 

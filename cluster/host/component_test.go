@@ -72,7 +72,7 @@ func TestProcessIsFoundAgain(t *testing.T) {
 	awaitReaped(t, pid)
 }
 
-// awaitReaped waits until a child that has ended is no zombie any more.
+// awaitReaped waits until a child that has ended is no longer a zombie.
 func awaitReaped(t *testing.T, pid int) {
 	t.Helper()
 	if err := poll.Until(t.Context(), endPause, 10*time.Second, func(context.Context) error {

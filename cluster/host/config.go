@@ -222,7 +222,7 @@ func (c Config) Beside(number int) Config {
 	return c.withDefaults()
 }
 
-// firstAddress returns the first address of a network. It returns a text that is no network
+// firstAddress returns the first address of a network. It returns a text that is not a network
 // unchanged, for a program to complain about.
 func firstAddress(network string) string {
 	prefix, err := netip.ParsePrefix(network)

@@ -133,7 +133,7 @@ func foreignHostPorts(ctx context.Context) error {
 
 func (c *Cluster) foreignNode() error {
 	if _, err := os.Lstat(partition.PinningFilePath); err == nil { // it may be a link to nothing
-		return fmt.Errorf("%s exists, and this command did not write it: the host is a node already", partition.PinningFilePath)
+		return fmt.Errorf("%s exists, and this command did not write it: the host is already a node", partition.PinningFilePath)
 	}
 	// The names of the two cgroup drivers, cgroupfs and systemd.
 	for _, name := range []string{"kubepods", "kubepods.slice"} {

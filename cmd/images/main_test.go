@@ -80,7 +80,7 @@ func TestAMistakeIsOneLineThatNamesIt(t *testing.T) {
 		{"a lock file that is not there", "lock.json: no such file", []string{"build", "--bin", bin, "--only=kubectl", "--lock=lock.json", dir}},
 		{"a key that is none", "no PEM block of type PRIVATE KEY", []string{"build", "--bin", bin, "--only=kubectl", "--key=main.go", dir}},
 		{"an invalid base is refused before there are binaries", `base "a b" is neither a directory nor a reference`, []string{"build", "--check", "--release=v1.37.0", "--bin", platform + "=bin", "--base=hyperkube=a b", dir}},
-		{"a directory that is no release", "SHA256SUMS: no such file", []string{"verify", t.TempDir()}},
+		{"a directory that is not a release", "SHA256SUMS: no such file", []string{"verify", t.TempDir()}},
 		{"nothing to push", "SHA256SUMS: no such file", []string{"push", t.TempDir(), "registry.example.com"}},
 		{"a directory of something else", bin[len(platform)+1:] + " would be replaced as a whole, but it has files that this command did not write", []string{"build", "--bin", bin, "--only=kubectl", bin[len(platform)+1:]}},
 		{"a directory of something else, before there are binaries", "would be replaced as a whole", []string{"build", "--check", "--release=v1.37.0", "--bin", platform + "=bin", "debian"}},

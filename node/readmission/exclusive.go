@@ -332,7 +332,7 @@ func (p *staticPolicy) admit(pod *v1.Pod) *Rejection {
 		return &Rejection{Pod: pod, Reason: reason, Text: fmt.Sprintf(format, args...)}
 	}
 	notAligned := func(n int) *Rejection {
-		return reject(TopologyAffinityError, "asks for %d whole CPUs, and the topology policy %s finds no NUMA nodes for them", n, p.TopologyPolicy)
+		return reject(TopologyAffinityError, "asks for %d whole CPUs, but the topology policy %s finds no NUMA nodes for them", n, p.TopologyPolicy)
 	}
 	mask, ok := p.numaNodes(p.all), true
 	if p.hinted() && p.TopologyScope == "pod" {
@@ -361,15 +361,15 @@ func (p *staticPolicy) admit(pod *v1.Pod) *Rejection {
 		}
 		if p.option("full-pcpus-only") && !p.guessed {
 			if n%p.threads != 0 {
-				return reject(SMTAlignmentError, "asks for %d whole CPUs in container %s, which is no multiple of the %d of a core", n, c.Name, p.threads)
+				return reject(SMTAlignmentError, "asks for %d whole CPUs in container %s, which is not a multiple of the %d of a core", n, c.Name, p.threads)
 			}
 			if left := p.whole.Size(); n > left {
-				return reject(SMTAlignmentError, "asks for %d whole CPUs in container %s, and whole cores with %d are left", n, c.Name, left)
+				return reject(SMTAlignmentError, "asks for %d whole CPUs in container %s, but the free whole cores have only %d", n, c.Name, left)
 			}
 		}
 		available := p.free.Union(reusable)
 		if n > available.Size() {
-			return reject(UnexpectedAdmissionError, "asks for %d whole CPUs in container %s, and %d that are neither reserved nor given to older pods are left", n, c.Name, available.Size())
+			return reject(UnexpectedAdmissionError, "asks for %d whole CPUs in container %s, with only %d neither reserved nor given to older pods", n, c.Name, available.Size())
 		}
 		aligned := p.within(available, mask)
 		taken := p.take(aligned, min(n, aligned.Size()))

@@ -107,14 +107,14 @@ func TestReadNamesWhatItCannotRead(t *testing.T) {
 		path, content string // of what is wrong; without content it is missing
 		want          string
 	}{
-		"no list of online CPUs":       {"devices/system/cpu/online", "", "devices/system/cpu/online"},
-		"a malformed list":             {"devices/system/cpu/online", "0-x", "devices/system/cpu/online"},
-		"a CPU without a directory":    {"devices/system/cpu/cpu1", "", "has nothing about CPU 1, which is online"},
-		"a CPU without its topology":   {"devices/system/cpu/cpu1/topology", "", "CPU 1: "},
-		"siblings without the CPU":     {"devices/system/cpu/cpu1/topology/thread_siblings_list", "0", `CPU 1: thread_siblings_list "0" does not have it`},
-		"a package that is no number":  {"devices/system/cpu/cpu1/topology/physical_package_id", "one", "CPU 1: physical_package_id"},
-		"a malformed list of isolated": {"devices/system/cpu/isolated", "a", "devices/system/cpu/isolated"},
-		"a malformed list of a node":   {"devices/system/node/node0/cpulist", "a", "node0/cpulist"},
+		"no list of online CPUs":         {"devices/system/cpu/online", "", "devices/system/cpu/online"},
+		"a malformed list":               {"devices/system/cpu/online", "0-x", "devices/system/cpu/online"},
+		"a CPU without a directory":      {"devices/system/cpu/cpu1", "", "has nothing about CPU 1, which is online"},
+		"a CPU without its topology":     {"devices/system/cpu/cpu1/topology", "", "CPU 1: "},
+		"siblings without the CPU":       {"devices/system/cpu/cpu1/topology/thread_siblings_list", "0", `CPU 1: thread_siblings_list "0" does not have it`},
+		"a package that is not a number": {"devices/system/cpu/cpu1/topology/physical_package_id", "one", "CPU 1: physical_package_id"},
+		"a malformed list of isolated":   {"devices/system/cpu/isolated", "a", "devices/system/cpu/isolated"},
+		"a malformed list of a node":     {"devices/system/node/node0/cpulist", "a", "node0/cpulist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := topologytest.Sysfs(t, topologytest.Host{Nodes: 1, CoresPerNode: 2, ThreadsPerCore: 1})
@@ -132,7 +132,7 @@ func TestReadNamesWhatItCannotRead(t *testing.T) {
 		})
 	}
 	if _, err := topology.Read(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a root that does not exist is no error")
+		t.Error("a root that does not exist is not an error")
 	}
 }
 

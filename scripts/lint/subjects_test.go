@@ -34,7 +34,7 @@ func TestSubjectsBeginWithAnAreaOfTheList(t *testing.T) {
 	log.Dir = root
 	output, err := log.Output()
 	if err != nil {
-		t.Skipf("this is no git repository that has the commit %s", checkedSince)
+		t.Skipf("this is not a git repository that has the commit %s", checkedSince)
 	}
 	for line := range strings.Lines(string(output)) {
 		commit, text, _ := strings.Cut(strings.TrimSpace(line), " ")

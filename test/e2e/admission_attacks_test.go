@@ -284,7 +284,7 @@ func expectOutside(t *testing.T, p *v1.Pod) {
 }
 
 // A kubelet writes its Node's status in any bytes, and the API server takes names of capacity as they are if they come
-// as protobuf. A name that is no UTF-8 once ended kube-apiserver at each scrape of its metrics.
+// as protobuf. A name that is not UTF-8 once ended kube-apiserver at each scrape of its metrics.
 func TestWhatNodesCallTheirResourcesEndsNoAPIServer(t *testing.T) {
 	in(t, core)
 	c, namespace := activeType(t)

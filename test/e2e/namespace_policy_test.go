@@ -73,7 +73,7 @@ func TestOnlyThoseWithTheVerbAddTypesToANamespace(t *testing.T) {
 		"the same types, with blanks":  {"management,infra", " infra , management ", ""},
 		"one type less":                {"management,infra", "infra", ""},
 		"no type any more":             {"management", "", ""},
-		"commas, which are no types":   {"", " , ", ""},
+		"commas, which are not types":  {"", " , ", ""},
 		"a type that is another's end": {"management", "ment", "ment"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -211,7 +211,7 @@ func TestKernelThreadsAreMovedToThePool(t *testing.T) {
 			var allowed unix.CPUSet
 			process, err := procfs.NewProc(task)
 			if err != nil || !kernel || inPod || unix.SchedGetaffinity(task, &allowed) != nil {
-				return // it has ended, or is no kernel thread of the host
+				return // it has ended, or is not a kernel thread of the host
 			}
 			// The thread of an interrupt follows that.
 			stat, err := process.Stat()

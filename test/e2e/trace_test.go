@@ -217,7 +217,7 @@ func lostEvents(stats string) error {
 	return nil
 }
 
-// readEvent reads a line of a trace. Comments, and lines without text, are no events.
+// readEvent reads a line of a trace. Comments, and lines without text, are not events.
 func readEvent(line string) (event traceEvent, is bool, err error) {
 	if line == "" || strings.HasPrefix(line, "#") {
 		return traceEvent{}, false, nil

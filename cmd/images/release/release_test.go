@@ -638,8 +638,8 @@ func TestWhatFailsLeavesThePreviousRelease(t *testing.T) {
 			}
 		}},
 		{"a base of an image that is not there", `base of image "etcd": there is no such image`, t.Context(), func(o *Options) { o.Bases = map[string]string{"etcd": "scratch"} }},
-		{"a base that is no reference", `base "a b" is neither a directory nor a reference`, t.Context(), func(o *Options) { o.Bases = map[string]string{"kube-scheduler": "a b"} }},
-		{"a base that is no layout", "is not an OCI layout", t.Context(), func(o *Options) { o.Bases = map[string]string{"kube-scheduler": t.TempDir()} }},
+		{"a base that is not a reference", `base "a b" is neither a directory nor a reference`, t.Context(), func(o *Options) { o.Bases = map[string]string{"kube-scheduler": "a b"} }},
+		{"a base that is not a layout", "is not an OCI layout", t.Context(), func(o *Options) { o.Bases = map[string]string{"kube-scheduler": t.TempDir()} }},
 		{"a base that a registry does not have", "is not available: ", t.Context(), func(o *Options) {
 			o.Bases = map[string]string{"kube-scheduler": strings.TrimPrefix(refusing.URL, "http://") + "/base:1"}
 		}},
@@ -669,7 +669,7 @@ func TestCheckNeedsNoBinaries(t *testing.T) {
 	}
 	o.Bases["kube-scheduler"] = t.TempDir()
 	if err := Check(t.Context(), o); err == nil || !strings.Contains(err.Error(), "is not an OCI layout") {
-		t.Errorf("got error %v, want one that says that it is no OCI layout", err)
+		t.Errorf("got error %v, want one that says that it is not an OCI layout", err)
 	}
 	o.Bases, o.Images, o.Lock = nil, Images("v1.37.0"), options(t).Lock
 	o.Store = &debian.Store{Dir: t.TempDir(), Mirrors: []string{"copy:///nowhere"}}

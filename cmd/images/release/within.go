@@ -43,7 +43,7 @@ const nobody = 65534
 
 // within runs a command of an image with all of the image as its root directory, as its base is what
 // a script stands on. It returns the first line that it prints. The base may come from anyone, and to root
-// another root directory is no boundary, so root runs it as nobody.
+// another root directory is not a boundary, so root runs it as nobody.
 func within(ctx context.Context, image v1.Image, command ...string) (string, error) {
 	dir, err := os.MkdirTemp("", "image-")
 	if err != nil {

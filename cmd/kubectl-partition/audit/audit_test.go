@@ -464,7 +464,7 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 				n.t.Fatal(err)
 			}
 		}, "is not a regular file of at most 10485760 bytes"},
-		"CRI-O's configuration is no TOML": {func(n *tree) {
+		"CRI-O's configuration is not TOML": {func(n *tree) {
 			n.runtime.name = crioRuntime
 			n.write("etc/crio/crio.conf", "[")
 		}, "CRI-O's configuration "},

@@ -105,7 +105,7 @@ func (h Host) crio() (c crio, err error) {
 }
 
 // disagreements returns findings where CRI-O has other pools than the pinning file. A pool that
-// CRI-O does not know is no disagreement: the kubelet enforces it alone.
+// CRI-O does not know is not a disagreement: the kubelet enforces it alone.
 func (c crio) disagreements(pools partition.Pools) (findings []Finding) {
 	check := func(what, path, list string, want cpuset.CPUSet) {
 		if has, err := cpuset.Parse(list); err != nil || !has.Equals(want) {

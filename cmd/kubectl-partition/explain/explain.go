@@ -206,7 +206,7 @@ func (e *Explanation) change(now partition.Decision, cluster Cluster, nothing st
 	switch now.Reason {
 	case partition.ReasonNamespaceNotAnnotated, partition.ReasonNamespaceOtherTypes:
 		// People copy the command into a shell, so it has no word that others have written and that no server has
-		// looked at. No pod can ask for a type that is no valid one.
+		// looked at. No pod can ask for a type that is not a valid one.
 		allowed := slices.DeleteFunc(partition.ParseTypes(cluster.Namespace.Annotations[partition.AllowedAnnotation]), func(name string) bool { return partition.ValidateType(name) != nil })
 		namespace := e.Namespace
 		if len(validation.IsDNS1123Label(namespace)) > 0 {

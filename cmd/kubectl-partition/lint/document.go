@@ -215,7 +215,7 @@ func (p Problem) Error() string {
 // is to replace. In quotes it is a string.
 var templateAction = regexp.MustCompile(`\{\{.*?\}\}`)
 
-// notRendered is the problem of a file that has such actions and is no YAML.
+// notRendered is the problem of a file that has such actions and is not YAML.
 const notRendered = "it is a template, and no YAML until it is rendered; lint what it renders, such as: helm template CHART | kubectl partition lint -"
 
 // templateLine returns the line of the first action of a template; zero if there is none.
@@ -248,7 +248,7 @@ func (d *document) parse() error {
 	return problem
 }
 
-// locate finds out where everything is. Some JSON is no YAML; then it is not known.
+// locate finds out where everything is. Some JSON is not YAML; then it is not known.
 func (d *document) locate() {
 	var root yaml.Node
 	if d.source.Name != "" && yaml.Unmarshal(d.text, &root) == nil && len(root.Content) == 1 {

@@ -124,7 +124,7 @@ func TestFixRefusesWhatItWouldSpoil(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"an anchor that is used twice":  {"kind: List\napiVersion: v1\nitems:\n- kind: Pod\n  apiVersion: v1\n  metadata: &m\n    name: a\n- kind: PodTemplate\n  apiVersion: v1\n  template:\n    metadata: *m\n", "m.yaml:6: Pod a: cannot write the annotation target.workload.openshift.io/management: something else would change with it"},
 		"an explicit null":              {"kind: Pod\napiVersion: v1\nmetadata: null\n", "metadata is not a mapping"},
-		"JSON that is no YAML":          {"{\"kind\": \"Pod\", \"apiVersion\": \"v1\", \"metadata\": {\"name\": \"\\ud83d\\ude00\"}}", "where it belongs is not known"},
+		"JSON that is not YAML":         {"{\"kind\": \"Pod\", \"apiVersion\": \"v1\", \"metadata\": {\"name\": \"\\ud83d\\ude00\"}}", "where it belongs is not known"},
 		"a key that comes from a merge": {"x: &x {annotations: {workload.openshift.io/management: ''}}\nkind: Pod\napiVersion: v1\nmetadata:\n  <<: *x\n", "it is not written where it is used"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -67,7 +67,7 @@ func TestErrorsOfAnIgnoreFileNameTheEntry(t *testing.T) {
 		"with a bad pattern":   {ignoreHead + "- {rule: qos_change, name: '[', reason: r}\n", `i.yaml:4: ignore[0].name: "[": syntax error in pattern`},
 		"with an unknown key":  {ignoreHead + "- {rule: qos_change, because: r}\n", `unknown field "because"`},
 		"of another kind":      {"apiVersion: v1\nkind: Pod\n", `i.yaml: apiVersion "v1" and kind "Pod" must be`},
-		"that is no YAML":      {"a: b: c", "i.yaml: "},
+		"that is not YAML":     {"a: b: c", "i.yaml: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := ParseIgnore("i.yaml", []byte(test.text)); err == nil || !strings.Contains(err.Error(), test.want) {

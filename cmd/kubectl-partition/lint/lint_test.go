@@ -113,7 +113,7 @@ func TestANamespaceWithoutAQuotaIsNoted(t *testing.T) {
 		"a quota on another type's": {documents(allowed, quota("requests.infra.workload.openshift.io/cores")), `7 it allows the type "management"`},
 		"a quota on one of two":     {documents(strings.Replace(allowed, ": management", ": management,infra", 1), quota("requests.management.workload.openshift.io/cores")), `7 it allows the type "infra"`},
 		"no type":                   {plain, ""},
-		"what is no type":           {strings.Replace(allowed, ": management", ": Management", 1), ""},
+		"what is not a type":        {strings.Replace(allowed, ": management", ": Management", 1), ""},
 	} {
 		r := lintText(test.text, Options{})
 		var got string
@@ -151,7 +151,7 @@ func TestFindings(t *testing.T) {
 		"the namespace allows another type":             {text: documents(strings.Replace(allowed, ": management", ": infra", 1), deployment(asks, burstable)), want: []string{"17 namespace_other_types error"}},
 		"an effect that does not exist":                 {text: deployment(`target.workload.openshift.io/management: '{"effect": "Preferred"}'`, burstable), want: []string{"10 invalid_target error"}, message: "unknown effect"},
 		"a value in braces without quotes":              {text: deployment(`target.workload.openshift.io/management: {effect: PreferredDuringScheduling}`, burstable), want: []string{"10 annotation_not_a_string error"}},
-		"a namespace's value that is no string":         {text: strings.Replace(allowed, ": management", ": true", 1), want: []string{"7 annotation_not_a_string error"}},
+		"a namespace's value that is not a string":      {text: strings.Replace(allowed, ": management", ": true", 1), want: []string{"7 annotation_not_a_string error"}},
 		"several types":                                 {text: deployment(asks+`, target.workload.openshift.io/infra: ""`, burstable), want: []string{"9 several_types error"}},
 		"a Guaranteed pod":                              {text: deployment(asks, `{limits: {cpu: 1, memory: 1Mi}}`), want: []string{"10 guaranteed warning"}},
 		"a Guaranteed pod with the hard effect":         {text: deployment(asksHard, `{limits: {cpu: 1, memory: 1Mi}}`), want: []string{"10 guaranteed error"}},
@@ -203,7 +203,7 @@ func TestFindings(t *testing.T) {
 		"a static pod needs no namespace":              {text: documents(plain, pod("annotations: {"+asks+"}", burstable)), options: Options{StaticPods: true}},
 		"a static pod with the hard effect":            {text: pod("annotations: {"+asksHard+"}", "{requests: {cpu: 1}}"), options: Options{StaticPods: true}, want: []string{"4 static_pod_hard_effect warning", "4 qos_change warning"}, message: "never refused"},
 		"a static pod that asks for several types":     {text: pod(`annotations: {`+asks+`, target.workload.openshift.io/infra: ""}`, burstable), options: Options{StaticPods: true}, want: []string{"4 several_types warning"}},
-		"a Deployment is no static pod":                {text: documents(plain, deployment(asks, burstable)), options: Options{StaticPods: true}, want: []string{"14 namespace_not_annotated warning"}},
+		"a Deployment is not a static pod":             {text: documents(plain, deployment(asks, burstable)), options: Options{StaticPods: true}, want: []string{"14 namespace_not_annotated warning"}},
 		"an HPA by utilisation":                        {text: documents(deployment(asks, burstable), hpa("autoscaling/v2", "metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]")), want: []string{"21 hpa_cpu_utilization error"}},
 		"an HPA by utilisation of one container":       {text: documents(deployment(asks, burstable), hpa("autoscaling/v2", "metrics: [{type: ContainerResource, containerResource: {name: cpu, container: c, target: {type: Utilization, averageUtilization: 50}}}]")), want: []string{"21 hpa_cpu_utilization error"}},
 		"an HPA of the first version":                  {text: documents(deployment(asks, burstable), hpa("autoscaling/v1", "targetCPUUtilizationPercentage: 50")), want: []string{"21 hpa_cpu_utilization error"}},
@@ -394,9 +394,9 @@ name: {{ .Values.name }}
 		line     int
 		findings []string
 	}{
-		"a chart's Deployment":                   {helm, 1, []string{}},
-		"values in quotes, which are no amounts": {quoted, 14, []string{}},
-		"an action in a text":                    {documents(plain, strings.Replace(deployment(asks, burstable), "name: c\n", "name: c\n        args: [\"{{ .Name }}\"]\n", 1)), 0, []string{"14 namespace_not_annotated warning"}},
+		"a chart's Deployment":                    {helm, 1, []string{}},
+		"values in quotes, which are not amounts": {quoted, 14, []string{}},
+		"an action in a text":                     {documents(plain, strings.Replace(deployment(asks, burstable), "name: c\n", "name: c\n        args: [\"{{ .Name }}\"]\n", 1)), 0, []string{"14 namespace_not_annotated warning"}},
 	} {
 		r := lintText(test.text, Options{})
 		want := []Problem{{File: "m.yaml", Line: test.line, Message: notRendered}}

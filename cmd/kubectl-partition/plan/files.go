@@ -256,7 +256,7 @@ func readPods(data []byte, n *Node) error {
 	return nil
 }
 
-// readHost reads what is no single file: the names of pods, whether the kubelet accepts the place
+// readHost reads what is not a single file: the names of pods, whether the kubelet accepts the place
 // of the pinning file, and a way to ask the runtime.
 func (f Files) readHost(n *Node) {
 	if pools, _, err := partition.Load(f.Present, n.Online); err != nil && n.Present.Data != nil {

@@ -67,7 +67,7 @@ func (p *plugin) warnOfTemplate(ctx context.Context, a admission.Attributes) {
 	pod := &core.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 	policy := partition.Policy{Gate: partition.AnyType}
 	if len(errs) == 0 {
-		// A no of the cache will do here: a warning is no decision.
+		// A no of the cache will do here: a warning is not a decision.
 		reason, known := p.gate.AskCache(a.GetNamespace(), target.Type)
 		if !known {
 			return

@@ -96,7 +96,7 @@ func TestTemplatesThatDefaultingMakesGuaranteedGiveAWarning(t *testing.T) {
 	}
 }
 
-// A template that asks in vain is read often, and a warning is no decision: the cache will do.
+// A template that asks in vain is read often, and a warning is not a decision: the cache will do.
 func TestTemplatesCostNoRequest(t *testing.T) {
 	p, client := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("plain", "", ""))
 	partitiontest.Eventually(t, "the type is latched", func() bool { return p.activation.States()["management"].Latched })

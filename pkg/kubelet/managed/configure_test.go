@@ -54,7 +54,7 @@ func TestConfigureFitsTheConfigurationToThePools(t *testing.T) {
 		"the static policy becomes strict":                 {config: static(nil), pools: pools(0), wantReserved: "0", wantStrict: "true"},
 		"any value that upstream reads as true stays":      {config: strict("1"), pools: pools(0), wantReserved: "0", wantStrict: "1"},
 		"a policy that shares the pools is an error":       {config: strict("false"), pools: pools(0), wantError: partition.StrictReservation},
-		"a value that is no boolean is an error":           {config: strict("yes"), pools: pools(0), wantError: partition.StrictReservation + ` is "yes"`},
+		"a value that is not a boolean is an error":        {config: strict("yes"), pools: pools(0), wantError: partition.StrictReservation + ` is "yes"`},
 		"empty pools need a reservation":                   {config: static(nil), pools: pools(), wantError: "add reservedSystemCPUs, or cpu to kubeReserved or systemReserved"},
 		"a reservation of zero CPUs is none":               {config: static(func(c *kubeletconfig.KubeletConfiguration) { c.KubeReserved = map[string]string{"cpu": "0"} }), pools: pools(), wantError: "add reservedSystemCPUs"},
 		"with a reservation empty pools change nothing":    {config: static(func(c *kubeletconfig.KubeletConfiguration) { c.SystemReserved = map[string]string{"cpu": "500m"} }), pools: pools()},

@@ -73,7 +73,7 @@ func TestRecordHasTheCpusetsThatWereGiven(t *testing.T) {
 	if record, _ := readRecord(); record.confined {
 		t.Error("the record has not been removed")
 	}
-	removeRecord() // which is no error
+	removeRecord() // which is not an error
 }
 
 func TestRecordsOfOtherVersionsAreRead(t *testing.T) {
@@ -162,7 +162,7 @@ func TestRecordThatCannotBeWrittenIsReported(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	setRecordPath(file) // which is no directory
+	setRecordPath(file) // which is not a directory
 	n.writeRecord(nil)
 	expectEvent(t, recorder, "Warning PoolsNotRecorded")
 }

@@ -36,7 +36,7 @@ import (
 // static the CPU manager gives every container a cpuset in any case.
 
 // ordinarySandbox stands in place of the workload type of a pod that is in no pool, and whose cgroup
-// is confined. It is no valid workload type.
+// is confined. It is not a valid workload type.
 const ordinarySandbox = "(sandbox)"
 
 // inVM reports whether a pod runs in a virtual machine, as far as anything but the runtime can

@@ -62,7 +62,7 @@ func Upstream(ctx context.Context, t *tree.Tree) (Source, error) {
 	from := Source{
 		Dir: filepath.Join(filepath.Dir(t.Dir), "upstream"), commit: s.Base, state: "clean", version: t.Release, bin: "upstream-bin",
 		env: []string{static},
-		// To go, the .git of a work tree is no repository. It would look further up, and put the commit of
+		// To go, the .git of a work tree is not a repository. It would look further up, and put the commit of
 		// this project into each binary.
 		flags: []string{"-buildvcs=false"},
 	}

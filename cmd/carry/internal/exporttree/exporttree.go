@@ -105,7 +105,7 @@ func Export(ctx context.Context, t *tree.Tree, o Options) error {
 }
 
 // committed returns an error for a checkout of this project of which an export would take what is not
-// committed: its contents could not be traced later. One that is no git repository has nothing to compare
+// committed: its contents could not be traced later. One that is not a git repository has nothing to compare
 // with.
 func committed(ctx context.Context, c project.Checkout) error {
 	if _, err := os.Stat(c.Path(".git")); err != nil {

@@ -272,7 +272,7 @@ func TestExportAddsANewReleaseOfTheMinorVersion(t *testing.T) {
 		t.Errorf("pkg/a.go is\n%s", a)
 	}
 	c.Tree = tree.Of(c.Project, treetest.Release)
-	treetest.ExpectError(t, Export(t.Context(), c.Tree, Options{To: to}), to, "v1.37.1", "v1.37.0 is no newer release")
+	treetest.ExpectError(t, Export(t.Context(), c.Tree, Options{To: to}), to, "v1.37.1", "v1.37.0 is not a newer release")
 }
 
 func TestExportLeavesOtherWorkAlone(t *testing.T) {

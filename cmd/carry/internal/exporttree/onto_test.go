@@ -762,7 +762,7 @@ func TestAnExportOntoACheckoutStaysOne(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "fork")
 	export(c, to)
 	treetest.ExpectError(t, Export(t.Context(), c.Tree, Options{To: to, Onto: fork.Dir}), to, fork.Dir, "export to another directory")
-	treetest.ExpectError(t, Export(t.Context(), tree.Of(c.Project, "v1.36.3"), Options{To: to}), to, "v1.36.3 is no newer release of v1.37")
+	treetest.ExpectError(t, Export(t.Context(), tree.Of(c.Project, "v1.36.3"), Options{To: to}), to, "v1.36.3 is not a newer release of v1.37")
 }
 
 func TestParseRevertsNamesTheLine(t *testing.T) {

@@ -126,7 +126,7 @@ func (e *earlier) read(ctx context.Context) error {
 // mayBecome says why another export cannot go on top.
 func (e *earlier) mayBecome(ctx context.Context, release string, o Options) error {
 	if project.Minor(release) != project.Minor(e.release) || semver.Compare(release, e.release) < 0 {
-		return untouched("%s has an export of %s, and %s is no newer release of %s; export it to another directory", o.To, e.release, release, project.Minor(e.release))
+		return untouched("%s has an export of %s, and %s is not a newer release of %s; export it to another directory", o.To, e.release, release, project.Minor(e.release))
 	}
 	if o.Onto == "" {
 		return nil

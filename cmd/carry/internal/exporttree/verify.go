@@ -44,7 +44,7 @@ var checks = []string{
 
 // Verify type-checks an export, runs upstream's checks of what it adds and builds the commands
 // that have hooks, and prints what it ran and what it did not. What fails in the checkout below an
-// export in the same way is printed, and is no failure. Nothing is downloaded: modules come from the
+// export in the same way is printed, and is not a failure. Nothing is downloaded: modules come from the
 // module cache alone.
 func Verify(ctx context.Context, t *tree.Tree, to string, out io.Writer) (err error) {
 	dir, err := filepath.Abs(to)

@@ -35,7 +35,7 @@ func TestVerifySaysWhatItRan(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "fork")
 	export(c, to)
 	var out strings.Builder
-	// The files of this tree are no Go, so its types are wrong.
+	// The files of this tree are not Go, so its types are wrong.
 	treetest.ExpectError(t, Verify(t.Context(), c.Tree, to, &out), to, "2 of 4 checks failed")
 	for _, want := range []string{
 		"types: FAILED after ", "hack/verify-gofmt.sh: passed in ", "hack/verify-vendor.sh: FAILED after ", "vendor differs\n", `make "WHAT=cmd/kubelet cmd/kube-apiserver": passed in `,

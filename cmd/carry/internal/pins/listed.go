@@ -94,7 +94,7 @@ func Newest(ctx context.Context, releases []string, borrow bool) (newest Publish
 	return Published{}, refused, nil
 }
 
-// Finished are those of a minor version among the releases listed that are no pre-releases.
+// Finished are those of a minor version among the releases listed that are not pre-releases.
 func Finished(minor string, listed []string) []string {
 	return slices.DeleteFunc(slices.Clone(listed), func(l string) bool { return project.Minor(l) != minor || semver.Prerelease(l) != "" })
 }

@@ -76,7 +76,7 @@ func TestAPreviewChangesNothingThatCanBeCommitted(t *testing.T) {
 				}
 			}
 			treetest.ExpectError(t, rebase.Start(t.Context(), preview, rebase.Options{}), "v1.38.0-alpha.1 is being previewed", "carry preview v1.38.0-alpha.1 --abort")
-			// It is no known release, but can be named.
+			// It is not a known release, but can be named.
 			if known, err := c.Project.Releases(); err != nil || len(known) != 1 {
 				t.Errorf("known are %v, %v", known, err)
 			}

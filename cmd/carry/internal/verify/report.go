@@ -66,7 +66,7 @@ func (r testReport) writeJUnit(path string) error {
 }
 
 // readTests runs a go test -json, and shows each package that is done. That a test fails
-// is no error of it.
+// is not an error of it.
 func readTests(ctx context.Context, cmd *exec.Cmd, say func(format string, args ...any)) (testReport, error) {
 	process.Group(cmd)
 	var stderr bytes.Buffer

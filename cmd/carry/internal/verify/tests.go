@@ -127,7 +127,7 @@ func junitPath(t *tree.Tree, tests string) string {
 	return filepath.Join(filepath.Dir(t.Dir), "junit-"+tests+".xml")
 }
 
-// goTest runs tests of packages. That a test fails is no error of it.
+// goTest runs tests of packages. That a test fails is not an error of it.
 func goTest(ctx context.Context, t *tree.Tree, dir string, packages []string, flags ...string) (testReport, error) {
 	env, err := build.Env(ctx, t)
 	if err != nil {

@@ -47,7 +47,7 @@ func TestAlertsRefuse(t *testing.T) {
 		{"an alert that does not exist", "--for Typo=1h", `for: "Typo" is not an alert; the alerts are APIServerWithoutPlugin, `},
 		{"an alert that does not exist and would be left out", "--without Typo", `without: "Typo" is not an alert`},
 		{"a threshold of an alert that has none", "--threshold NotLatched=1", `threshold: "NotLatched" is an alert without a threshold`},
-		{"a threshold that is no number", "--threshold PoolSaturated=much", `threshold: PoolSaturated="much": strconv.ParseFloat: parsing "much": invalid syntax`},
+		{"a threshold that is not a number", "--threshold PoolSaturated=much", `threshold: PoolSaturated="much": strconv.ParseFloat: parsing "much": invalid syntax`},
 		{"a threshold that nothing can exceed", "--threshold PoolSaturated=NaN", `threshold: "PoolSaturated=NaN" is not a number from 0 on`},
 		{"a duration that is none", "--for PoolSaturated=soon", `for: PoolSaturated="soon": not a valid duration string`},
 		{"no window", "--window 0s", `window: "0s" is not a duration above 0`},

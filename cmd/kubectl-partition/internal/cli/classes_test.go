@@ -37,7 +37,7 @@ func TestClassesTest(t *testing.T) {
 			nil, `metadata: {name: "a\e[2J"}`, 1, []string{`pod default/a\x1b[2J`},
 		},
 		"a field that no pod has is named":    {nil, "{spec: {runtimeclassname: a}}", 2, []string{"runtimeclassname"}},
-		"what is no pod is refused":           {nil, "{apiVersion: apps/v1, kind: Deployment}", 2, []string{`kind is "Deployment", not Pod`}},
+		"what is not a pod is refused":        {nil, "{apiVersion: apps/v1, kind: Deployment}", 2, []string{`kind is "Deployment", not Pod`}},
 		"programs get the patch as an object": {[]string{"-o=json"}, "metadata: {namespace: ci-op-x}", 0, []string{`"kind": "ClassifiedPodList"`, `"rule": "tests"`, `"path": "/spec/runtimeClassName"`}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -268,7 +268,7 @@ func TestExplainOfFiles(t *testing.T) {
 		"the namespace of the files":             {inNone + minimum, "--local -n a -f -", 1, "skipped, namespace_constrains_cpu"},
 		"files in which nothing has pods":        {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "--local -f -", 2, "no pod and no workload"},
 		"a manifest that is none":                {"{", "--local -f -", 2, "error:"},
-		"a container whose cpu is no number":     {fmt.Sprintf(manifests, "a", "many"), "--local -f -", 2, `Name: "web"`},
+		"a container whose cpu is not a number":  {fmt.Sprintf(manifests, "a", "many"), "--local -f -", 2, `Name: "web"`},
 		"neither objects nor files":              {"", "", 2, "name a pod or a TYPE/NAME, or give a file with -f"},
 		"objects and files":                      {"", "pod -f -", 2, "not both"},
 		"objects of no cluster":                  {"", "pod --local", 2, "with --local there is no cluster"},

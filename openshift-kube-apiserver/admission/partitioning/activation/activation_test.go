@@ -263,8 +263,8 @@ func TestWhatNodesCallTheirResourcesIsBounded(t *testing.T) {
 		want  []string // that are active
 		known int
 	}{
-		"a name that is no UTF-8 is no type":          {[]*v1.Node{node("a", "management", "\xff"), node("b", "management", "\xff")}, []string{"management"}, 1},
-		"a name with a comma is no type":              {[]*v1.Node{node("a", "management", "a,b")}, []string{"management"}, 1},
+		"a name that is not UTF-8 is not a type":      {[]*v1.Node{node("a", "management", "\xff"), node("b", "management", "\xff")}, []string{"management"}, 1},
+		"a name with a comma is not a type":           {[]*v1.Node{node("a", "management", "a,b")}, []string{"management"}, 1},
 		"nor one that no pod can ask for":             {[]*v1.Node{node("a", "Management", "a.b", "-", "requests", "hugepages-x", strings.Repeat("a", 64))}, nil, 0},
 		"of 10,000 types of one node, some count":     {[]*v1.Node{node("a", many(0, 10_000)...)}, many(0, 32), 32},
 		"what only one of several nodes says is none": {[]*v1.Node{node("a", append(many(0, 10_000), "management")...), node("b", "management")}, []string{"management"}, 1},

@@ -106,17 +106,17 @@ func TestInfrastructureDecides(t *testing.T) {
 		client dynamic.Interface
 		want   answer
 	}{
-		"the server fails":        {failing(errors.New("connection refused")), awaits("has not been read")},
-		"the kind is not served":  {failing(apierrors.NewNotFound(infrastructures.GroupResource(), "")), awaits("does not exist, because its kind is not served")},
-		"the object is absent":    {serving(nil), awaits("does not exist")},
-		"it has no status":        {serving(infrastructure(nil)), awaits("has no status")},
-		"its status is null":      {serving(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": map[string]any{"name": "cluster"}, "status": nil}}), awaits("has no status")},
-		"its status has no value": {serving(infrastructure(map[string]any{"infrastructureName": "a"})), against},
-		"its value is empty":      {serving(infrastructure(partitions(""))), against},
-		"its value is None":       {serving(infrastructure(partitions("None"))), against},
-		"its value is not known":  {serving(infrastructure(partitions("SomeNodes"))), against},
-		"its value is no string":  {serving(infrastructure(partitions(true))), against},
-		"its value is AllNodes":   {serving(infrastructure(partitions("AllNodes"))), answer{}},
+		"the server fails":          {failing(errors.New("connection refused")), awaits("has not been read")},
+		"the kind is not served":    {failing(apierrors.NewNotFound(infrastructures.GroupResource(), "")), awaits("does not exist, because its kind is not served")},
+		"the object is absent":      {serving(nil), awaits("does not exist")},
+		"it has no status":          {serving(infrastructure(nil)), awaits("has no status")},
+		"its status is null":        {serving(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": map[string]any{"name": "cluster"}, "status": nil}}), awaits("has no status")},
+		"its status has no value":   {serving(infrastructure(map[string]any{"infrastructureName": "a"})), against},
+		"its value is empty":        {serving(infrastructure(partitions(""))), against},
+		"its value is None":         {serving(infrastructure(partitions("None"))), against},
+		"its value is not known":    {serving(infrastructure(partitions("SomeNodes"))), against},
+		"its value is not a string": {serving(infrastructure(partitions(true))), against},
+		"its value is AllNodes":     {serving(infrastructure(partitions("AllNodes"))), answer{}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			// A latch of another time has no say, nor have nodes.

@@ -34,7 +34,7 @@ import (
 
 // LatchChanged reads the latch: the enabled annotation of the namespace kube-system, which
 // is nil if there is none. A type that was found active stays so, in all replicas and after
-// their restarts, until an administrator takes it out of there. Names that are no valid type do
+// their restarts, until an administrator takes it out of there. Names that are not valid types do
 // not count, nor does what follows the first maxTypes.
 func (t *Tracker) LatchChanged(kubeSystem *v1.Namespace) {
 	latched := map[string]bool{}

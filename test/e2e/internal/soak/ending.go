@@ -24,7 +24,7 @@ import (
 )
 
 // Ending knows whether this process is being ended. The cluster is removed then, while a round goes
-// on for a moment, so what that round says is no finding.
+// on for a moment, so what that round says is not a finding.
 type Ending struct {
 	signals chan os.Signal
 	limit   time.Time

@@ -98,7 +98,7 @@ func TestWhatOurCodeHasAllocatedIsCounted(t *testing.T) {
 		t.Errorf("of what is not held any longer there are %v KiB left", left)
 	}
 	if size, err := OursIn([]byte("x")); err == nil {
-		t.Errorf("of what is no profile it has found %v KiB", size)
+		t.Errorf("of what is not a profile it has found %v KiB", size)
 	}
 }
 
