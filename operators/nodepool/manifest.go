@@ -143,7 +143,22 @@ func (m manifest) strict(into any) []Problem {
 	if err := decoder.Decode(into); err != nil && !errors.Is(err, io.EOF) {
 		return m.explain(err)
 	}
-	return nil
+	var node yaml.Node
+	if err := yaml.Unmarshal([]byte(m.text), &node); err != nil {
+		return m.explain(err)
+	}
+	return m.empties(&node)
+}
+
+// empties names the entries of lists that have nothing: the library leaves them out.
+func (m manifest) empties(node *yaml.Node) (problems []Problem) {
+	for _, each := range node.Content {
+		if node.Kind == yaml.SequenceNode && each.ShortTag() == "!!null" {
+			problems = append(problems, m.problem(each.Line, "this entry of a list is empty; remove it"))
+		}
+		problems = append(problems, m.empties(each)...)
+	}
+	return problems
 }
 
 // The texts of go.yaml.in/yaml/v3, which has no other form of its errors (decode.go, terror; yaml.go, fail).

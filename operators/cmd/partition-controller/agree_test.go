@@ -75,6 +75,7 @@ func TestNodepoolTakesNothingThatTuningRefuses(t *testing.T) {
 		"an empty status":               {aTunedWith("spec:", "status: {}\nspec:"), true},
 		"an unmanaged one":              {aTunedWith("spec:", "spec:\n  managementState: Unmanaged"), false},
 		"a managed one":                 {aTunedWith("spec:", "spec:\n  managementState: Managed"), true},
+		"an entry that is empty":        {aTunedWith("  recommend:", "  -\n  recommend:"), false},
 		"a long name":                   {aTunedWith("name: swap\nspec", "name: "+strings.Repeat("a", 245)+"\nspec"), false},
 		"a profile that is a directory": {aTunedWith("- name: swap", "- name: ../etc"), false},
 		"a profile of dots":             {aTunedWith("- name: swap", "- name: .."), false},
