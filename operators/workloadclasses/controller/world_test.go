@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -164,25 +165,44 @@ func (w *world) create(kind, version string, spec map[string]any) {
 	w.eventually(func() error { return w.Client.Create(w.t.Context(), object.DeepCopy()) })
 }
 
-// empty removes all that a test leaves, so that the next begins anew.
+// empty removes all that a test leaves, so that the next begins anew. The controllers of machines may make some meanwhile.
 func (w *world) empty() {
 	ctx := context.Background()
 	kinds := []string{"MachineAutoscaler", "MachineSet", "Machine"}
 	if w.api == MachineDeployment {
 		kinds = []string{"MachineDeployment", "MachineSet", "Machine"}
 	}
-	for _, kind := range kinds {
-		list := w.list(kind)
-		for i := range list {
-			object := &list[i]
-			if len(object.GetFinalizers()) > 0 {
-				_ = w.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
-			}
-			_ = w.Client.Delete(ctx, object)
-		}
-	}
 	_ = w.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace("ci-op-x"), client.GracePeriodSeconds(0))
-	_ = w.Client.DeleteAllOf(ctx, &corev1.Node{}, client.HasLabels{"ci-workload"})
+	quiet := 0
+	w.eventually(func() error {
+		left := 0
+		for _, kind := range kinds {
+			list := w.list(kind)
+			left += len(list)
+			for i := range list {
+				object := &list[i]
+				if len(object.GetFinalizers()) > 0 {
+					_ = w.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+				}
+				_ = w.Client.Delete(ctx, object)
+			}
+		}
+		var nodes corev1.NodeList
+		if err := w.Client.List(ctx, &nodes, client.HasLabels{"ci-workload"}); err != nil {
+			return err
+		}
+		for i := range nodes.Items {
+			_ = w.Client.Delete(ctx, &nodes.Items[i])
+		}
+		if left += len(nodes.Items); left > 0 {
+			quiet = 0
+			return fmt.Errorf("%d objects are left", left)
+		}
+		if quiet++; quiet < 10 {
+			return errors.New("more may come")
+		}
+		return nil
+	})
 }
 
 func (w *world) list(kind string) []unstructured.Unstructured {
@@ -248,6 +268,11 @@ func (w *world) start(change func(*Settings)) *testenv.Process {
 	text, err := json.Marshal(settings)
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	// companiontest decodes all settings of a package into one value, in which what is left out stays.
+	text = append(bytes.TrimSuffix(text, []byte("}")), fmt.Sprintf(`,"roomPercent":%d}`, settings.RoomPercent)...)
+	if settings.RoomPercent != 0 {
+		text, _ = json.Marshal(settings)
 	}
 	process := w.Start(w.t, func(config *configv1alpha1.ControllerConfiguration) { config.Settings.Raw = text })
 	w.RouteWebhooks(w.t)
