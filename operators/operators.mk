@@ -4,7 +4,7 @@ MODULES += operators operators/api
 CONTROLLER := $(OUT)/bin/partition-controller
 KUBECTL ?= $(BIN)/kubectl
 # CONTROL_PLANE tells tests which binaries to start.
-CONTROL_PLANE = TEST_ASSET_KUBE_APISERVER="$(CURDIR)/$(BIN)/kube-apiserver" TEST_ASSET_ETCD="$(CURDIR)/$(TOOLS)/etcd" TEST_ASSET_KUBECTL="$(CURDIR)/$(BIN)/kubectl" TEST_ASSET_MACHINES="$(CURDIR)/$(OUT)/bin/test-machines" TEST_ASSET_CLUSTER_API="$(CURDIR)/$(OUT)/bin/test-clusterapi"
+CONTROL_PLANE = TEST_ASSET_KUBE_APISERVER="$(CURDIR)/$(BIN)/kube-apiserver" TEST_ASSET_ETCD="$(CURDIR)/$(TOOLS)/etcd" TEST_ASSET_KUBECTL="$(CURDIR)/$(BIN)/kubectl" $(if $(SHORT),,TEST_ASSET_MACHINES="$(CURDIR)/$(OUT)/bin/test-machines" TEST_ASSET_CLUSTER_API="$(CURDIR)/$(OUT)/bin/test-clusterapi")
 # OPERATOR is a companion.
 OPERATOR ?=
 
@@ -24,8 +24,8 @@ generate: packages ## Write the companions' CRDs, roles and deepcopy functions f
 	scripts/generate.sh
 
 .PHONY: operators-test
-operators-test: build operators-machines ## Run the companions' tests, with a kube-apiserver and etcd for each package
-	cd operators && $(ALIKE) $(CONTROL_PLANE) go test -vet=off -count=1 ./...
+operators-test: build $(if $(SHORT),,operators-machines) ## Run the companions' tests, with a kube-apiserver and etcd for each package
+	cd operators && $(ALIKE) $(CONTROL_PLANE) go test -vet=off -count=1 $(SHORT) ./...
 
 # Controllers of machines of OpenShift and Cluster API, for tests. Their modules have dependencies of their own.
 .PHONY: operators-machines

@@ -340,9 +340,12 @@ await_checks() {
 
 # run_nodes runs the parts that need a node. It waits for the others on its way.
 run_nodes() {
-  local skip=$no_node
+  local skip=$no_node short=()
+  if [[ $target == test ]]; then
+    short=(SHORT=-short)
+  fi
   # They need no node, but its binaries.
-  node_part "companions against a control plane" operators-test
+  node_part "companions against a control plane" operators-test "${short[@]}"
   if [[ $target == test-all ]]; then
     node_part "end-to-end tests on a real node" e2e
     # One run of the core shows two things: that it passes there, and that it passes with the race detector.
@@ -387,6 +390,7 @@ run_nodes() {
     skipped "TestKubeletsOfOlderReleasesKeepPools" "their binaries take long to build; make test-all or make e2e runs it"
   fi
   skipped "the long end-to-end tests" "they, and the unpatched binaries that they need, take a quarter of an hour; make test-all or make e2e runs them"
+  skipped "workload classes with the real controllers of Machines" "OpenShift's and Cluster API's take long to compile; make test-all or make operators-test runs them"
   skipped "the roll-back of a companion on a real node" "it waits for a minute and a half; make test-all or make operators-e2e runs it"
   skipped "the companions with the race detector" "what they import takes long to compile; make test-all or make unit runs them"
   skipped "unit tests and lint of the alerts" "Prometheus' own code takes long to compile; make test-all, make unit and make lint do both"

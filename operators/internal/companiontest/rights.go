@@ -196,7 +196,7 @@ func (s Subject) usesItsRights(t *testing.T, i *Installed) {
 		for _, right := range all {
 			reason, excused := s.Unused[name][right]
 			switch {
-			case !used[right] && !excused:
+			case !used[right] && !excused && !testing.Short(): // which leaves out what uses some
 				t.Errorf("%s may %s, and no test made it do so", user, right)
 			case used[right] && excused:
 				t.Errorf("%s does %s, which was said to be impossible in a test: %s", user, right, reason)
