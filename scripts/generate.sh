@@ -33,7 +33,7 @@ hosted() {
 
 for package in api/*/v[0-9]*; do
   mkdir -p "$out/$package"
-  (cd api && generate object:headerFile=../../build/boilerplate.go.txt "paths=./${package#api/}" "output:object:dir=$out/$package")
+  (cd api && generate object:headerFile=../../build/spdx.go.txt "paths=./${package#api/}" "output:object:dir=$out/$package")
 done
 # A companion's role has what its own packages need, and what the manager does.
 for companion in deploy/*/kustomization.yaml; do

@@ -25,6 +25,14 @@ git ls-files --cached --others --exclude-standard --deduplicate 'pkg/*.go' 'open
     exit 1
   fi
 done
+# Everything else has one line.
+git ls-files --cached --others --exclude-standard --deduplicate '*.go' ':!pkg' ':!openshift-kube-apiserver' ':!staging' | while read -r file; do
+  # Generated files begin with a constraint.
+  if [[ -e $file ]] && ! head -n 3 "$file" | grep --quiet --line-regexp --fixed-strings --file=build/spdx.go.txt; then
+    echo "$file does not begin with the line of build/spdx.go.txt" >&2
+    exit 1
+  fi
+done
 # As the Makefile has it: what has been compiled for a test is not compiled again.
 alike=(env CGO_ENABLED=0 GOFLAGS="-trimpath ${GOFLAGS:-}")
 GOBIN=$root/_output/bin "${alike[@]}" go install -C build/lint tool

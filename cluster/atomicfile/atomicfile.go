@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package atomicfile writes files that are never incomplete, whatever happens to the writer or to
 // its host. It must not know what is in them.
 package atomicfile

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command cluster runs a partitioned single-node cluster on this host, with a
 // sample workload, and reports what runs where.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package host runs a single-node Kubernetes cluster on this host, component by component:
 // etcd, containerd, the control plane, kube-proxy and a kubelet, with the pinning
 // file at its real path. `make up` and the end-to-end tests configure a node with

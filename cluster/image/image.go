@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package image builds the container images that a cluster needs, since there is no registry, and
 // writes them as archives that a runtime imports. It knows what is in an image. It must
 // know neither clusters nor the runtime that imports the archives.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package poll waits for what nothing announces. It knows time, and must not know what it waits
 // for.
 package poll

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package tidy sees to it that tests leave nothing on their host.
 package tidy
 

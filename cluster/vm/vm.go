@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package vm runs virtual machines that are nodes as users have them: Debian with
 // systemd and cgroup v2, with any number of CPUs, threads and NUMA nodes. A VM needs QEMU, and
 // nothing else of the host: neither KVM nor a network. To make the image that VMs boot needs

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command carry keeps the patch series: it materialises an upstream release as a
 // git repository, applies the series to it, exports it again, checks it, and
 // builds and tests the result. It knows git, Go modules and patches, and nothing of

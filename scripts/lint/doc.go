@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package lint holds the checks of make lint that need to read Go: whether documentation
 // agrees with the table that it is made from, whether it names every metric and message,
 // whether the patches and scripts in it do what it says, whether scripts/test.sh remembers only what has

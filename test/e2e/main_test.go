@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package e2e tests a real node on this host: etcd, kube-apiserver, kube-controller-manager,
 // kube-scheduler, containerd and kubelet. Tests take their proof from the kernel, the runtime and
 // the API, and each failure says what was observed.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package criproxy stands between a kubelet and its container runtime, and records what the
 // kubelet asks for. It passes on every message unread, so it works with every version of the
 // CRI. What it has recorded it decodes only when asked.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package vm tests what only a virtual machine can show. It runs the tests of package e2e in
 // one, with systemd, cgroup v2 and many CPUs. Its own tests boot a node, cut its power, take
 // CPUs from it, and join two nodes.

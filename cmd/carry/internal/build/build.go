@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package build compiles a tree, with upstream's own make rules or as go does, and names
 // what comes out. It must not know what the series is for, nor whether it is right.
 package build

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package check says in seconds whether the series still fits what is around it: it
 // type-checks a tree from source, with nothing compiled. It must not know what the types
 // are for, nor change a patch. packages.go is about Go, and this file about the tree.

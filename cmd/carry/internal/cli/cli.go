@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cli has the commands of carry: their flags, help and output. It must not know how
 // any of them does its work.
 package cli

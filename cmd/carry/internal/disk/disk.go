@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package disk writes files atomically, and names contents. It knows
 // nothing of what is in them.
 package disk

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package git runs git in a repository, and makes commits that are the same on every
 // machine. It knows neither patches nor releases, and no name of this project.
 package git

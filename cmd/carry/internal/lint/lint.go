@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package lint finds what breaks the rules of the series: in the directory of patches, in
 // each patch, in the size of the whole, and in the dependencies of a tree. It changes
 // no patch, and must not know how a finding is fixed.

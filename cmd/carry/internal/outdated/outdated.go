@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package outdated compares the known releases with those that upstream has published. It
 // must not know what a release is wanted for, and changes nothing.
 package outdated

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package patch reads patches as `git format-patch` writes them, and knows where their
 // hunks fit. It must not know where a patch comes from, nor what it is allowed to do.
 package patch

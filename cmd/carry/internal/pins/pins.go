@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pins reads, downloads and writes the Go modules that a release consists of
 // (published.go), and knows which releases there are (listed.go). It knows Go's module
 // commands and go.sum, and nothing of trees or patches.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package preview tries the series on a release that is not to be supported, such as a
 // pre-release, so that what will break is known months before. All that it makes is in
 // _output/RELEASE, until the user wants its overrides.

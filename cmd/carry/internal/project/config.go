@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package project says what carry needs to know of the project whose series it keeps:
 // this file has every name, and checkout.go knows a checkout on disk. To keep the series
 // of another project, change this file. The package must not know what is done with the

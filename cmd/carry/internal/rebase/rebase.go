@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rebase brings the series to a release that is not known yet, for good or for a
 // preview, and takes that back.
 // It knows pins, patches and trees, and must not know what the release is then built or

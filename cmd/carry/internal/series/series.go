@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package series reads the directory of patches: which there are, in which order they
 // apply, and which file of a name counts for a release. It must not know trees, nor what
 // a patch is allowed to do.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package tree
 
 // What happens when a patch does not apply to a release:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package tree knows a release's git repository: it materialises upstream's source, applies
 // the series to it and exports it again, and says what a conflict is (conflict.go). It must
 // not know what is then done with the tree, such as a build or a test.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package treetest makes checkouts for tests: each has a tree of small upstream files,
 // made as carry would but for the download. It must know no command of carry.
 package treetest

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package verify says whether the series is right for a release: it brings together lint,
 // compiling, upstream's tests and this project's, and remembers what has passed. It must
 // not know how any of them does its work.
