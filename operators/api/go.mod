@@ -1,4 +1,4 @@
-// The kinds of the companions, and what their programs write for others to read. Whoever works with a companion imports
+// The kinds of the companions, and what their programs write for others to read. A program that works with a companion imports
 // this, and nothing else of it. No tree of a release lists this module.
 module workload.openshift.io/operators/api
 

@@ -100,17 +100,17 @@ const (
 // Finding is a precondition that does not hold, for one object.
 type Finding struct {
 	Code Code
-	// Object is what stands in the way: a pod, a VM or a node.
+	// Object is what prevents it: a pod, a VM or a node.
 	Object string
 	// Text says why, and goes on from Object. Remedy says what to do.
 	Text, Remedy string
-	// Warning means that it does not stand in the way.
+	// Warning means that it does not prevent it.
 	Warning bool
 }
 
 func (f Finding) String() string { return fmt.Sprintf("%s %s; %s", f.Object, f.Text, f.Remedy) }
 
-// Preconditions returns what stands in the way of a request, and warnings. The order is that of the
+// Preconditions returns what prevents a request, and warnings. The order is that of the
 // rules, and in each rule that of the objects' names.
 func Preconditions(request Request, s Situation) (findings []Finding) {
 	for _, rule := range []func(Request, Situation) []Finding{

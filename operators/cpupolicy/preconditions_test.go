@@ -165,8 +165,8 @@ func TestPreconditions(t *testing.T) {
 		situation Situation
 		want      []string // code, object and parts of the rest, with | between; a leading ? means a warning
 	}{
-		{"nothing stands in the way of static", static, on(clusterNode("n1"), pods(testPod("a", "2"))), nil},
-		{"nothing stands in the way of none", none, on(clusterNode("n1"), pods(with(testPod("a", "2"), burstable))), nil},
+		{"nothing prevents static", static, on(clusterNode("n1"), pods(testPod("a", "2"))), nil},
+		{"nothing prevents none", none, on(clusterNode("n1"), pods(with(testPod("a", "2"), burstable))), nil},
 
 		{"static already", static, on(clusterNode("n1"), func(s *Situation) { s.InForce = Static }), []string{"AlreadyInForce|node n1|static already"}},
 		{"none already", none, on(clusterNode("n1"), func(s *Situation) { s.InForce = None }), []string{"AlreadyInForce|node n1|none already"}},

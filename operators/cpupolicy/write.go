@@ -38,7 +38,7 @@ const (
 type Writer int
 
 const (
-	// User is whoever may update a Node.
+	// User is anyone who may update a Node.
 	User Writer = iota
 	// Controller is the identity of the controller, and nobody else.
 	Controller

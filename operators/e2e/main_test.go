@@ -38,7 +38,7 @@ const (
 	settingsFile = "/etc/partition-agent/cpu-policy.yaml"
 	// kubeletProgram is what the cluster runs as its kubelet.
 	kubeletProgram = "/etc/partition-agent/kubelet"
-	// settingsMark begins settings of these tests. Whoever finds it may remove both directories.
+	// settingsMark begins settings of these tests. A run that finds it may remove both directories.
 	settingsMark = "# Of the end-to-end tests of companions, which remove it and " + rig.AgentDirectory + ".\n"
 )
 

@@ -29,10 +29,10 @@ type Manager struct {
 	// Name is what its users call it.
 	Name string
 	// Deployments run it. One that is scaled to zero does not, nor does one whose ServiceAccount may not do what
-	// Writes says: whoever may create a namespace may give a Deployment any name, image and label, but no right.
+	// Writes says: anyone who may create a namespace may give a Deployment any name, image and label, but no right.
 	Deployments []types.NamespacedName
 	Writes      authorizationv1.ResourceAttributes
-	// Fields are those that it writes. Whoever may write an object may do so under any name. So they say that this
+	// Fields are those that it writes. Anyone who may write an object may do so under any name. So they say that this
 	// one object is left alone, and nothing about others.
 	Fields []Fields
 	// HandOver says what a person must do to let the companion take over, as a sentence without a

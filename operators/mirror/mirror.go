@@ -26,7 +26,7 @@ type Mirror struct {
 	Namespace string
 	// Label and Value are what every copy has and nothing else.
 	Label, Value string
-	// Claims, if set, selects what else at the target is the mirror's, whoever made it: nobody else may have such objects
+	// Claims, if set, selects what else at the target is the mirror's, no matter who made it: nobody else may have such objects
 	// there.
 	Claims client.ListOption
 

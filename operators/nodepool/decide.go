@@ -375,7 +375,7 @@ func (v *view) judgeTuning(manifests []manifest, problems *[]string) (tuneds []m
 }
 
 // lateLabels names node labels by which a Tuned chooses a profile, and that a node which replaces another one does not have
-// when it joins: whoever put them on the old one has to do so again.
+// when it joins: the person who put them on the old one has to do so again.
 func (v *view) lateLabels(name string, t tuned) (late []string) {
 	if v.Spec.Management.UpgradeType != v1beta1.UpgradeTypeReplace {
 		return nil

@@ -81,7 +81,7 @@ type tunedMatch struct {
 	Match []tunedMatch `yaml:"match"`
 }
 
-// What a Tuned may have, as the companion tuning checks once more: a test of partition-controller holds both together.
+// What a Tuned may have, as the companion tuning checks again: a test of partition-controller holds both together.
 const (
 	maxMatchDepth  = 8
 	maxProfileName = 255 // of a directory (NAME_MAX)

@@ -46,7 +46,7 @@ type Operation struct {
 type State struct {
 	Operation Operation
 	Claim     nodegroup.Claim
-	// Cordoned means that the node is unschedulable, whoever did that.
+	// Cordoned means that the node is unschedulable, by anyone.
 	Cordoned bool
 }
 
@@ -170,7 +170,7 @@ type Action struct {
 //     claim stays until it is known that nothing runs.
 //   - What runs and was not started is started again, and what lost its claim takes it again.
 //   - What is requested fails if a precondition does, and begins if nobody else claims the node, nobody
-//     has cordoned it, and the locks have room: what was asked for first comes first. Whoever waits
+//     has cordoned it, and the locks have room: what was asked for first comes first. One that waits
 //     keeps the locks that it has; all take them in the order of their names.
 //   - A lock is released once its holder's claim is, and if the holder never got one.
 func Plan(look Look) (actions []Action, again time.Time) {

@@ -18,7 +18,7 @@ import (
 type Runner interface {
 	// Start has an operation begin, without waiting for its end. It is called again until Observe sees
 	// it, so that it may take several calls to drain a node before something is done to it. An operation
-	// that has begun, has ended, or was finished is not begun again, however late the call comes: whoever
+	// that has begun, has ended, or was finished is not begun again, however late the call comes: a caller who
 	// calls may have been stopped for minutes after it last looked. Nor is it begun on another Node of
 	// the same name; an owner reference to the Node that was asked sees to that.
 	Start(ctx context.Context, node, operation string) error
@@ -67,7 +67,7 @@ func (r Rollout) Step(ctx context.Context, look Look) (again time.Time, err erro
 		}
 		n.Result, err = r.Runner.Observe(ctx, n.Name, id)
 		if err == nil && n.Result.Seen == Over && !n.Result.Phase.Ended() {
-			err = fmt.Errorf("is over with the phase %q, which is no end", n.Result.Phase)
+			err = fmt.Errorf("is over with the phase %q, which is not final", n.Result.Phase)
 		}
 		if err != nil {
 			n.Result = Result{}

@@ -165,7 +165,7 @@ type Timing struct {
 // DefaultTiming has the design's numbers.
 func DefaultTiming() Timing { return Timing{Grace: 40 * time.Second, Patience: 5 * time.Minute} }
 
-// Step returns the next step of an operation. Whoever carries it out does this one write, and then
+// Step returns the next step of an operation. The caller does this one write, and then
 // reads and asks again; the process may end before or after each.
 //
 // The set loses one replica only while generation and replicas are those that the operation has

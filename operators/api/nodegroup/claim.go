@@ -24,7 +24,7 @@ const ClaimAnnotation = "nodegroup.workload.openshift.io/claim"
 // on which an operation hangs.
 //
 // A node that is cordoned and not claimed was cordoned by a person, or by a program that knows no
-// claims. So whoever cordons with a claim does so after the claim was taken, and uncordons before it
+// claims. So a program that cordons with a claim does so after the claim was taken, and uncordons before it
 // is released.
 type Claim struct {
 	// Owner is the companion, and Operation the id of what it does.

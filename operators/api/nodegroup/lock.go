@@ -23,7 +23,7 @@ type Holder struct {
 
 func (h Holder) known() bool { return h.Operation != "" && h.Node != "" }
 
-// Holders are the operations that hold a lock: as many at a time as whoever takes it allows. A group
+// Holders are the operations that hold a lock: as many at a time as the taker allows. A group
 // of nodes has one, so that no more of them are under way than its limit says, and the nodes of the
 // control plane have another, which one operation holds at a time. Only one object with one resource
 // version can decide that: of two operations that begin at once, on two nodes, neither sees the
@@ -89,7 +89,7 @@ func HoldersOf(lease *coordinationv1.Lease) (Holders, error) {
 	return holders, nil
 }
 
-// ParseHolders reads a value of the annotation. Whoever has no operation or no node holds nothing, and is left out:
+// ParseHolders reads a value of the annotation. An entry without operation or node holds nothing, and is left out:
 // else such an entry would keep everybody from the lock, for ever.
 func ParseHolders(value string) (Holders, error) {
 	var h Holders

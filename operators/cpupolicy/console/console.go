@@ -38,7 +38,7 @@ type Options struct {
 
 // Opened is a console that can be used.
 type Opened struct {
-	// URL is that of its first page. Whoever has it has the rights of the user here.
+	// URL is that of its first page. Anyone who has it has the rights of the user here.
 	URL string
 	// User is the user's name to kube-apiserver.
 	User string

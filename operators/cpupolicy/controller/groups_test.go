@@ -231,7 +231,7 @@ func TestNodesThatFailedCountUntilTheSpecChanges(t *testing.T) {
 		"rolled back for a person, before it":     {node("a", strings.Replace(rolledBack, `"group":"g","generation":2,`, "", 1), "none", true), 2, 2, ""},
 		"rolled back for another group":           {node("a", strings.Replace(rolledBack, `"g"`, `"h"`, 1), "none", true), 2, 2, ""},
 		"rolled back, and has the policy by now":  {node("a", rolledBack, "static", true), 1, 1, ""},
-		"rolled back, and is tried once more":     {node("a", `{"status":"requested","policy":"static"}`, "none", true), 1, 0, ""},
+		"rolled back, and is tried again":         {node("a", `{"status":"requested","policy":"static"}`, "none", true), 1, 0, ""},
 		"rolled back, and its annotation removed": {node("a", `-`, "none", true), 2, 2, ""},
 	} {
 		group := &v1alpha1.CPUManagerPolicy{
@@ -359,7 +359,7 @@ func TestUnavailableNodesOfAGroupCount(t *testing.T) {
 	}
 }
 
-// A group never has more nodes down than it allows, whoever took them down.
+// A group never has more nodes down than it allows, no matter who took them down.
 func TestTheLockOfAGroupAllowsForWhatElseIsDown(t *testing.T) {
 	node := func(name, status, owner, id string, ready bool) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{cpupolicy.StatusAnnotation: status}}}
@@ -564,7 +564,7 @@ func aDrainThatTakesTooLongChangesNothing(t *testing.T, c *cluster) {
 	if len(h.runs) > 0 || c.node("w0").Spec.Unschedulable {
 		t.Errorf("runs are %v, and the node is left %+v", h.runs, c.node("w0").Spec)
 	}
-	// Whoever is late finds the name of the Job taken, for a day.
+	// A controller that is late finds the name of the Job taken, for a day.
 	var job batchv1.Job
 	c.eventually(func() error {
 		if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: agentNamespace, Name: jobName("w0", status.ID)}, &job); err != nil {

@@ -158,7 +158,7 @@ func messages(pods []corev1.Pod, node string, partial bool) (texts []string) {
 // neverStarted are the reasons of containers that did not start, as containerd and CRI-O give them.
 var neverStarted = []string{"StartError", "ContainerCannotRun"}
 
-// whyWaiting says what keeps pods from running, such as an image that cannot be had; empty if
+// whyWaiting says what keeps pods from running, such as an image that cannot be pulled; empty if
 // nothing does.
 func whyWaiting(pods []corev1.Pod) string {
 	for _, pod := range pods {

@@ -272,8 +272,8 @@ func (r *nodesReconciler) keepObserved(ctx context.Context, nodes []*corev1.Node
 	return errors.Join(errs...)
 }
 
-// lookAt adds a node to a look: it takes a request up, has the node observed, and says what stands in
-// the way. It reports whether something is under way.
+// lookAt adds a node to a look: it takes a request up, has the node observed, and says what
+// prevents it. It reports whether something is under way.
 func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name string, locks *groupLocks) (busy bool, err error) {
 	// What decides comes from the API.
 	var node corev1.Node
@@ -383,7 +383,7 @@ func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status c
 		return nil
 	}
 	if n.Claim != (nodegroup.Claim{}) && n.Claim.Operation != status.ID || n.Cordoned && !n.DespiteCordon {
-		return nil // it waits for that, and whoever has the node may be changing what would be observed
+		return nil // it waits for that, and the owner of the claim may be changing what would be observed
 	}
 	done, problem, err := r.observer.observe(ctx, node, status.ID)
 	switch {
@@ -413,7 +413,7 @@ func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status c
 	return nil
 }
 
-// inTheWay returns for what a request waits, and why it is refused; both are empty if nothing stands in the way.
+// inTheWay returns for what a request waits, and why it is refused; both are empty if nothing prevents it.
 func inTheWay(status cpupolicy.Status, situation cpupolicy.Situation) (waits, refused string) {
 	var reasons []string
 	for _, f := range cpupolicy.Preconditions(cpupolicy.Request{ID: status.ID, Policy: status.Policy, AllowEvicted: status.AllowEvicted}, situation) {
@@ -439,7 +439,7 @@ func noLongerWanted(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node, na
 	return ""
 }
 
-// afterDrain looks once more, since a drain may have taken most of an hour: at the control plane, at the other nodes
+// afterDrain looks again, since a drain may have taken most of an hour: at the control plane, at the other nodes
 // of the group, and at what the restarted kubelet would reject. Of what the agent said only the pods have changed.
 func (r *nodesReconciler) afterDrain(ctx context.Context, node *corev1.Node, status cpupolicy.Status, group *v1alpha1.CPUManagerPolicy) (waits, refused string, err error) {
 	var nodes corev1.NodeList // nobody may change them

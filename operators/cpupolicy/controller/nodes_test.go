@@ -88,13 +88,13 @@ func aRequestIsCarriedOut(t *testing.T, c *cluster) {
 	if h.runs[status.ID] != 1 {
 		t.Errorf("the switch was done %d times", h.runs[status.ID])
 	}
-	// The Job stays for a day, and keeps its name from whoever is late.
+	// The Job stays for a day, and keeps its name from a controller that is late.
 	var job batchv1.Job
 	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: agentNamespace, Name: status.Job}, &job); err != nil || job.Spec.TTLSecondsAfterFinished == nil {
 		t.Errorf("the Job is %+v, %v", job.Spec, err)
 	}
 	if err := c.ask("n1", cpupolicy.Static); err == nil || !strings.Contains(err.Error(), "has the CPU manager policy static already") {
-		t.Errorf("asked once more, the answer is %v", err)
+		t.Errorf("asked again, the answer is %v", err)
 	}
 }
 
@@ -167,7 +167,7 @@ func whatTheAgentRefusesIsRefusedWithItsWords(t *testing.T, c *cluster) {
 		t.Errorf("the message is %q, and lacks %q", status.Message, why)
 	}
 	if err := c.ask("n1", cpupolicy.Static); err == nil || !strings.Contains(err.Error(), why) {
-		t.Errorf("asked once more, the answer is %v, and lacks %q", err, why)
+		t.Errorf("asked again, the answer is %v, and lacks %q", err, why)
 	}
 	if len(h.runs) > 0 {
 		t.Errorf("it was begun: %v", h.runs)
@@ -285,7 +285,7 @@ func aFrozenNodeIsNotReleasedBeforeItHasSettled(t *testing.T, c *cluster) {
 		}
 		return nil
 	})
-	c.kill() // whoever comes next does not know better
+	c.kill() // the next one does not know better
 	testenv.Always(t, 2*time.Second, func() error {
 		if claim := c.node("n1").Annotations[nodegroup.ClaimAnnotation]; !strings.Contains(claim, status.ID) {
 			return fmt.Errorf("the claim is %q", claim)
@@ -505,7 +505,7 @@ func aNodeThatAnotherManagerWritesIsLeftAlone(t *testing.T, c *cluster) {
 	if !c.process.Running() {
 		t.Error("the controllers have ended")
 	}
-	// Whoever asks next has the annotation.
+	// The next request has the annotation.
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, cpupolicy.StatusAnnotation)
 	if err := c.Client.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 		t.Fatal(err)
@@ -543,7 +543,7 @@ func (c *cluster) jobsOf(t *testing.T, node string) func() int {
 	}
 }
 
-// The admission policies are not asked here: whoever gets round them must not fill the cluster with Jobs.
+// The admission policies are not asked here: one who gets round them must not fill the cluster with Jobs.
 func forgedClaimsMakeOneJob(t *testing.T, c *cluster) {
 	c.addNode("n1", nil)
 	c.awaitObserved("n1")
@@ -564,7 +564,7 @@ func forgedClaimsMakeOneJob(t *testing.T, c *cluster) {
 	}
 }
 
-// A kubelet says when its node has booted, and whoever may update a node removes what was observed.
+// A kubelet says when its node has booted, and anyone who may update a node removes what was observed.
 func aNodeThatBootsWithoutAnEndMakesOneJob(t *testing.T, c *cluster) {
 	c.addNode("n1", nil)
 	jobs := c.jobsOf(t, "n1")

@@ -211,7 +211,7 @@ func TestNodesThatCannotBeObservedComeLast(t *testing.T) {
 						continue
 					}
 					if begun++; seen[job.Name] {
-						t.Errorf("in round %d node %s is looked at once more", round, job.Annotations[nodeNameAnnotation])
+						t.Errorf("in round %d node %s is looked at again", round, job.Annotations[nodeNameAnnotation])
 					}
 					seen[job.Name] = true
 					job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: "DeadlineExceeded"}}

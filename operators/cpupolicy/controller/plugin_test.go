@@ -269,7 +269,7 @@ func TestThePluginTakesALockAndAClaimAwayByForce(t *testing.T) {
 		t.Errorf("it is still held by %s", hooks{c.Installed}.holders(t))
 	}
 	if err := kubectl.Unlock(t.Context(), lock, "cp-1"); err == nil || !strings.Contains(err.Error(), "somebody else has written it meanwhile") {
-		t.Errorf("unlocked once more, the answer is %v", err)
+		t.Errorf("unlocked again, the answer is %v", err)
 	}
 	// What is under way there is known by the annotation, too.
 	checkReasons(t, kubectl, policyclient.Request{Node: "cp-2", Policy: "static"}, "node cp-1 is of the control plane, too, and is being switched")

@@ -372,7 +372,7 @@ func (r runner) conclude(ctx context.Context, name string, result operation.Resu
 			return nil
 		}
 		if o := nodestatus.ObservedOf(node); o == nil || o.For != reason {
-			// What stands in the way of which policy has changed with the policy: only an agent knows.
+			// What prevents which policy has changed with the policy: only an agent knows.
 			(&nodestatus.Observed{Observation: operation.Observation{Policy: result.Policy}, At: r.now(), BootID: node.Status.NodeInfo.BootID, For: reason}).Put(node)
 		}
 		if !theirs {
@@ -395,7 +395,7 @@ func (r runner) conclude(ctx context.Context, name string, result operation.Resu
 	return over, nil
 }
 
-// Finish implements rollout.Runner. A Job that has ended, or never runs, stays for a day: whoever is late
+// Finish implements rollout.Runner. A Job that has ended, or never runs, stays for a day: a controller that is late
 // finds the name taken.
 func (r runner) Finish(ctx context.Context, name, id string) error {
 	if err := r.uncordon(ctx, name, id); err != nil && !isGone(err) {

@@ -52,7 +52,7 @@ func addWebhooks(mgr manager.Manager, config *configv1alpha1.ControllerConfigura
 	}
 }
 
-// nodeValidator answers whoever asks for a policy: with what stands in the way, as far as that can be
+// nodeValidator answers a request for a policy: with what prevents it, as far as that can be
 // known at once. The controller looks again, with what was observed on the node. It writes nothing.
 //
 // Every pod of the cluster may reach its port. So it decides about the Node that the API has: what is
@@ -99,7 +99,7 @@ func (v *nodeValidator) Handle(ctx context.Context, request admission.Request) a
 const credentialID = "authentication.kubernetes.io/credential-id"
 
 // live reads the object that a request is about. The error is a NotFound if there is none of that name, or if it has
-// another UID: kube-apiserver knows that, and whoever may read the object, but nobody who only reaches this port.
+// another UID: kube-apiserver knows that, and anyone who may read the object, but nobody who only reaches this port.
 func live(ctx context.Context, reader client.Reader, key client.ObjectKey, uid types.UID, into client.Object) error {
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "the object of this request"}, key.Name)
 	if key.Name == "" || uid == "" {
@@ -146,7 +146,7 @@ func (v *nodeValidator) ask(ctx context.Context, node *corev1.Node, status cpupo
 }
 
 // An operation gives the lock of the control plane back a moment after its status has said how it
-// ended. Whoever waited for that end, and asks for the next node, waits for the lock as well, but for
+// ended. A user who waited for that end, and asks for the next node, waits for the lock as well, but for
 // less than the five seconds that kube-apiserver waits for the webhook.
 const (
 	settleLimit = 3 * time.Second

@@ -226,7 +226,7 @@ func (h hooks) asks(t *testing.T) {
 		want              []string
 		warning           string
 	}{
-		{name: "nothing stands in the way", node: "routed", value: requested},
+		{name: "nothing prevents it", node: "routed", value: requested},
 		{name: "no CPU is reserved", node: "bare", value: requested, code: http.StatusConflict,
 			want: []string{"node bare: policy static is refused:\nnode bare reserves no CPU", "; set cpu in kubeReserved"}},
 		{name: "pods have exclusive CPUs, and each has its line", node: "full", value: backAgain, code: http.StatusConflict,
@@ -414,7 +414,7 @@ func (h hooks) knowsItsNodes(t *testing.T) {
 		{"a Node with another's UID", forge("posted", other.UID, none), http.StatusNotFound, ""},
 		{"a Node whose labels, status and observation are made up", forge("posted", node.UID, everyCPU), 0, ""},
 		{"a Node of the control plane", forge("posted-other", other.UID, nil), 0, ""},
-		{"what stands in the way on the node of the API", forge("posted", node.UID, none), http.StatusConflict, "pod default/secret is Guaranteed"},
+		{"what prevents it on the node of the API", forge("posted", node.UID, none), http.StatusConflict, "pod default/secret is Guaranteed"},
 		{"as the controller", func() admissionv1.AdmissionRequest {
 			request := forge("nobody", "", none)
 			request.UserInfo.Username = h.i.User()

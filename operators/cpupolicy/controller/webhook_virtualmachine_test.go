@@ -231,7 +231,7 @@ func (h hooks) knowsItsVMs(t *testing.T) {
 	}
 }
 
-// A quantity that takes minutes to read keeps nobody busy, wherever it is and whoever posts it.
+// A quantity that takes minutes to read keeps nobody busy, wherever it is.
 func (h hooks) readsNoEndlessQuantities(t *testing.T) {
 	for _, test := range []struct{ name, vm string }{
 		{"a request", `{"spec":{"template":{"spec":{"domain":{"devices":{},"cpu":{"dedicatedCpuPlacement":true},"resources":{"requests":{"cpu":"1e-99999999"}}}}}}}`},

@@ -28,7 +28,7 @@ func (h host) planDropIn(ctx context.Context, k *kubelet, policy operation.Polic
 	d.next, d.nextFrom = k.config.policy()
 	if k.flags.policy != "" {
 		d.next, d.nextFrom = k.flags.policy, "by a flag"
-		d.refuse(fmt.Errorf("%s: the flag --%s=%s goes before every drop-in; remove it, and restart the kubelet", h.flagPlace(k, policyFlag), policyFlag, k.flags.policy))
+		d.refuse(fmt.Errorf("%s: the flag --%s=%s overrides every drop-in; remove it, and restart the kubelet", h.flagPlace(k, policyFlag), policyFlag, k.flags.policy))
 	}
 	for _, file := range k.config.files {
 		// The file itself comes before all drop-ins, whatever its name.

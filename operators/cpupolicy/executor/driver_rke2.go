@@ -161,7 +161,7 @@ func (h host) planRKE2(ctx context.Context, k *kubelet, args []rke2Arg, policy o
 		d.refuse(err)
 	}
 	if at, found := findFlag(h.disk, k.files, policyFlag); found {
-		d.refuse(fmt.Errorf("%s: %s goes before every drop-in; remove it, and restart %s", at, policyFlag, unit))
+		d.refuse(fmt.Errorf("%s: %s overrides every drop-in; remove it, and restart %s", at, policyFlag, unit))
 	}
 	for _, arg := range args {
 		switch {

@@ -159,7 +159,7 @@ func (e *Executor) save(ctx context.Context, j, next Journal) Journal {
 		switch {
 		case next.goesBack():
 			// What restores the host needs no journal: a new process would begin earlier, and
-			// do the same once more.
+			// do the same again.
 			return next
 		case next.Step == Report:
 			sleep(ctx, e.interval)

@@ -24,7 +24,7 @@ import (
 	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
-// flags are those of a kubelet's command line that matter here. Each goes before the configuration
+// flags are those of a kubelet's command line that matter here. Each takes precedence over the configuration
 // (cmd/kubelet/app/server.go, kubeletConfigFlagPrecedence).
 type flags struct {
 	config, configDir, rootDir, runtime        string
@@ -185,7 +185,7 @@ func before(path, other string) bool {
 	return slices.Compare(strings.Split(path, "/"), strings.Split(other, "/")) < 0
 }
 
-// reservesCPU reports whether the kubelet reserves CPU. A list of CPUs goes before amounts
+// reservesCPU reports whether the kubelet reserves CPU. A list of CPUs takes precedence over amounts
 // (cmd/kubelet/app/server.go, run).
 func reservesCPU(f flags, c *configuration) bool {
 	amount, err := reservedAmount(f, c)

@@ -22,7 +22,7 @@ import (
 	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
-// Configz says where the configuration of the running kubelet can be had, and with which rights.
+// Configz says where the configuration of the running kubelet can be read, and with which rights.
 type Configz struct {
 	// URL is that of the kubelet's /configz; empty means that it is not asked.
 	URL string

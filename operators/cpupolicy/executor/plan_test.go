@@ -217,7 +217,7 @@ var ofRKE2 = map[string]refusal{
 	"options of the unit beside none": {policy: operation.None, units: []string{"/etc/rke2.service"}, prepare: write("/etc/rke2.service", "ExecStart=rke2 agent --kubelet-arg=cpu-manager-policy-options=full-pcpus-only=true\n"),
 		want: []string{"/etc/rke2.service:1:", "cpu-manager-policy-options"}},
 	"the policy in the unit": {policy: operation.Static, units: []string{"/etc/rke2.service"}, prepare: write("/etc/rke2.service", "[Service]\nExecStart=rke2 agent --kubelet-arg=cpu-manager-policy=none\n"),
-		want: []string{"/etc/rke2.service:2: cpu-manager-policy goes before"}},
+		want: []string{"/etc/rke2.service:2: cpu-manager-policy overrides"}},
 	"a file of our name with more": {policy: operation.Static, prepare: write(ourRKE2, "kubelet-arg+:\n- \"cpu-manager-policy=none\"\n- v=4\n"), want: []string{ourRKE2, "somebody else"}},
 	"a file that is no YAML":       {policy: operation.Static, prepare: write("/etc/rancher/rke2/config.yaml", "a: [\n"), want: []string{"/etc/rancher/rke2/config.yaml"}},
 }

@@ -51,14 +51,14 @@ func TestCommandsSwitchAKubelet(t *testing.T) {
 		}
 		again, err := h.open().Run(quiet(t), request, h.program())
 		if err != nil || *again != *result {
-			t.Errorf("the same request once more has the result %+v (%v), want %+v", again, err, result)
+			t.Errorf("the same request, repeated, has the result %+v (%v), want %+v", again, err, result)
 		}
 		results = append(results, result)
 	}
 	before := h.read(testState)
 	again, err := h.open().Run(quiet(t), requestOf("op-0", operation.Static), h.program())
 	if err != nil || *again != *results[0] || h.read(testState) != before {
-		t.Errorf("the first request once more has the result %+v (%v) and leads to the checkpoint %q, want %+v and %q", again, err, h.read(testState), results[0], before)
+		t.Errorf("the first request, repeated, has the result %+v (%v) and leads to the checkpoint %q, want %+v and %q", again, err, h.read(testState), results[0], before)
 	}
 	observed, err := h.open().Observe(quiet(t), operation.DriverCommand, Configz{})
 	if err != nil {

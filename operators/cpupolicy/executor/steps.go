@@ -262,7 +262,7 @@ func (e *Executor) verify(plan *Plan, policy operation.Policy) error {
 		return fmt.Errorf("the kubelet has not written %s", plan.Checkpoint)
 	}
 	if checkpoint.Policy != string(policy) {
-		return fmt.Errorf("%s has policyName %q, want %q: something goes before %s", plan.Checkpoint, checkpoint.Policy, policy, plan.DropIn)
+		return fmt.Errorf("%s has policyName %q, want %q: something overrides %s", plan.Checkpoint, checkpoint.Policy, policy, plan.DropIn)
 	}
 	return nil
 }

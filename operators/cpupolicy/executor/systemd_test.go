@@ -344,7 +344,7 @@ func TestTheHostUnitSwitchesAKubelet(t *testing.T) {
 	}
 	s.checkRemoved(defaultUnit)
 	if again, err := h.open().Run(quiet(t), request, h.program()); err != nil || *again != *result {
-		t.Errorf("the same request once more has the result %+v, %v", again, err)
+		t.Errorf("the same request, repeated, has the result %+v, %v", again, err)
 	}
 }
 

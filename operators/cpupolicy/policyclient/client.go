@@ -35,7 +35,7 @@ type Client struct {
 }
 
 // Installed returns an error if the companion is not on the cluster: nobody would take a request up.
-// Whoever may not read webhook configurations is told by the kinds that kube-apiserver serves.
+// A user who may not read webhook configurations is told by the kinds that kube-apiserver serves.
 func (c Client) Installed(ctx context.Context) error {
 	missing := func(what string) error {
 		return fmt.Errorf("the companion cpupolicy is not on this cluster: there is no %s %s; make install OPERATOR=cpupolicy installs it", what, Group)
@@ -227,7 +227,7 @@ func patch(resourceVersion string, metadata map[string]any, spec map[string]any)
 	return data
 }
 
-// again is the pause before a node is watched once more.
+// again is the pause before a node is watched again.
 const again = time.Second
 
 // Follow follows a request from the Node as Ask returned it, until it has ended, and calls seen with

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package browser is Chromium without a screen, for tests of a console. Whoever is at it has a keyboard,
+// Package browser is Chromium without a screen, for tests of a console. A person at it has a keyboard,
 // and no mouse.
 package browser
 

@@ -123,7 +123,7 @@ func refusals(t *testing.T, s *site) {
 		const unit = "/etc/systemd/system/kubelet.service.d/zz-flag.conf"
 		n.Run(t, `{ printf '[Service]\nExecStart=\n'; sed -n 's/^ExecStart=\(..*\)/ExecStart=\1 --cpu-manager-policy=none/p' /etc/systemd/system/kubelet.service.d/99-partition-agent-config-dir.conf; } > `+unit)
 		n.restart(t)
-		if observed := n.observe(t); !strings.Contains(observed, unit+":") || !strings.Contains(observed, "--cpu-manager-policy=none goes before every drop-in") {
+		if observed := n.observe(t); !strings.Contains(observed, unit+":") || !strings.Contains(observed, "--cpu-manager-policy=none overrides every drop-in") {
 			t.Errorf("it is observed as %s, want a refusal with %s", observed, unit)
 		}
 		n.Run(t, "rm "+unit)

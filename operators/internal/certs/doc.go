@@ -11,7 +11,7 @@
 //   - announce: the next certificate is in the Secret, its CA in the webhook configurations beside
 //     the current one, and the current certificate is served;
 //   - promote, after the overlap: the next certificate is served, and both CAs are trusted;
-//   - forget, after the overlap once more: the old CA goes.
+//   - forget, after the overlap again: the old CA goes.
 //
 // So at each instant every kube-apiserver, which may lag by less than the overlap, trusts what every
 // replica serves, which may lag as much.

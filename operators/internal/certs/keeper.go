@@ -186,7 +186,7 @@ func (k *Keeper) advance(ctx context.Context, c client.Client, secret *corev1.Se
 	now := time.Now()
 	do, wait := s.decide(k.terms, now, settled)
 	fresh := k.served.Load()
-	// Whoever emptied the Secret must not make kube-apiservers refuse what they still trust.
+	// A person who empties the Secret must not make kube-apiservers refuse what they still trust.
 	if do == stepAnnounce || do == stepIssue && !fresh.usable(k.terms.names, now) {
 		var err error
 		if fresh, err = newPair(k.terms.names, k.terms.validity); err != nil {

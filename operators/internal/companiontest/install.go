@@ -345,7 +345,7 @@ func (i *Installed) RouteWebhooks(t testing.TB) {
 			for webhook := range mutating.Items[at].Webhooks {
 				i.route(t, &mutating.Items[at].Webhooks[webhook].ClientConfig)
 			}
-			// It conflicts with whoever brings CAs there.
+			// It conflicts with the controller that brings CAs there.
 			if err := i.Client.Update(t.Context(), &mutating.Items[at]); err != nil {
 				return err
 			}

@@ -106,12 +106,12 @@ func rightsAreModest(t *testing.T, name string) {
 				why string
 			}{
 				{right.Verb == "*" || right.Group == "*" || strings.Contains(right.Resource, "*"), "it is a wildcard"},
-				{slices.Contains([]string{"escalate", "bind", "impersonate", "impersonate:arbitrary-node"}, right.Verb), "whoever has it may have every other right"},
-				{right.Group == rbacv1.GroupName && !slices.Contains(reads, right.Verb), "whoever has it may have every other right"},
-				{right.Group == "" && right.Resource == "serviceaccounts/token", "whoever has it may be anybody"},
+				{slices.Contains([]string{"escalate", "bind", "impersonate", "impersonate:arbitrary-node"}, right.Verb), "its holder may have every other right"},
+				{right.Group == rbacv1.GroupName && !slices.Contains(reads, right.Verb), "its holder may have every other right"},
+				{right.Group == "" && right.Resource == "serviceaccounts/token", "its holder may be anybody"},
 				{everywhere && right.Group == "" && right.Resource == "secrets", "the Secrets of others have what is theirs"},
-				{everywhere && right.Group == "" && slices.Contains([]string{"pods/exec", "pods/attach", "pods/portforward", "nodes/proxy"}, right.Resource), "whoever has it may be anybody"},
-				{everywhere && right.Group == "" && right.Resource == "pods" && right.Verb == "create", "whoever has it may be anybody"},
+				{everywhere && right.Group == "" && slices.Contains([]string{"pods/exec", "pods/attach", "pods/portforward", "nodes/proxy"}, right.Resource), "its holder may be anybody"},
+				{everywhere && right.Group == "" && right.Resource == "pods" && right.Verb == "create", "its holder may be anybody"},
 				{role.name == name+"-webhooks" && slices.Contains([]string{"create", "delete"}, right.Verb) && !strings.HasSuffix(right.Resource, "reviews") && right.Resource != "events", "every pod may reach what has it"},
 				{name != "workloadclasses" && slices.Contains(machines, right.Group) && !slices.Contains(reads, right.Verb), "only workloadclasses may write Machines"},
 			} {

@@ -99,7 +99,7 @@ func (s Subject) leavesNothing(t *testing.T, i *Installed) {
 		return errors.Join(errs...)
 	})
 	if said := clean(); said != "" {
-		t.Errorf("cleaning once more says %q", said)
+		t.Errorf("cleaning again says %q", said)
 	}
 }
 

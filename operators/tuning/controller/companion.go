@@ -30,7 +30,7 @@ const Name = "tuning"
 var shipped = foreign.Manager{
 	Name:     "the Cluster Node Tuning Operator",
 	Writes:   authorizationv1.ResourceAttributes{Verb: "update", Group: tunedv1.GroupVersion.Group, Resource: "profiles"},
-	HandOver: "scale that Deployment to zero, and whoever manages it, so that it stays there",
+	HandOver: "scale that Deployment to zero, and what manages it, so that it stays there",
 }
 
 // Companion is tuning.

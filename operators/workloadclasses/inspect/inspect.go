@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inspect asks a cluster about its workload classes with the credentials of whoever asks: what
+// Package inspect asks a cluster about its workload classes with the credentials of the user: what
 // each node does and why it is still there, and whether the companion could answer. It writes nothing.
 package inspect
 

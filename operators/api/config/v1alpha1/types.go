@@ -32,7 +32,7 @@ type ControllerConfiguration struct {
 	HostedConnection componentbaseconfig.ClientConnectionConfiguration `json:"hostedConnection,omitempty"`
 	// LeaderElection lets one of several replicas run the controllers. Webhooks run on all of them.
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration `json:"leaderElection,omitempty"`
-	// Metrics are served with TLS, to whoever may get the path /metrics.
+	// Metrics are served with TLS, to those who may get the path /metrics.
 	Metrics Endpoint `json:"metrics,omitempty"`
 	// Health has the probes /healthz and /readyz, without TLS.
 	Health Endpoint `json:"health,omitempty"`

@@ -104,7 +104,7 @@ func validateCertificates(c *CertificatesConfiguration, path *field.Path) (errs 
 			{"overlap", c.Overlap.Duration != 0},
 		} {
 			if only.set {
-				errs = append(errs, field.Forbidden(path.Child(only.name), fmt.Sprintf("whoever writes the files decides it; remove it, or set source to %s", CertificatesGenerated)))
+				errs = append(errs, field.Forbidden(path.Child(only.name), fmt.Sprintf("the program that writes the files decides it; remove it, or set source to %s", CertificatesGenerated)))
 			}
 		}
 		return errs

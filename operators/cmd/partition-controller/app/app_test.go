@@ -99,7 +99,7 @@ func TestOnlyWhatACompanionWroteIsRemovedFromANode(t *testing.T) {
 			[]metav1.ManagedFieldsEntry{entry("second.workload.openshift.io", metav1.ManagedFieldsOperationUpdate, `{"f:metadata":{"f:labels":{"f:b":{}}},"f:spec":{"f:unschedulable":{}}}`)},
 			companion.Marks{}, nil,
 		},
-		"its marks, whoever wrote them": {nil, companion.Marks{Annotations: []string{"a", "c"}, Labels: []string{"b"}, Taints: []string{"t", "u"}}, []string{"annotation a", "label b", "taint t"}},
+		"its marks, no matter who wrote them": {nil, companion.Marks{Annotations: []string{"a", "c"}, Labels: []string{"b"}, Taints: []string{"t", "u"}}, []string{"annotation a", "label b", "taint t"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{

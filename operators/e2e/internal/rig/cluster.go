@@ -190,7 +190,7 @@ func call(t *testing.T, program string, args ...string) string {
 	return string(output)
 }
 
-// Tell logs what the companion did, for whoever looks for the cause of a failure.
+// Tell logs what the companion did, for those who look for the cause of a failure.
 func (c *Cluster) Tell(t *testing.T) {
 	for _, args := range [][]string{
 		{"get", "nodes", "--output=jsonpath={.items[*].metadata.annotations}"},

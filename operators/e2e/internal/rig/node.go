@@ -152,7 +152,7 @@ func (n *Node) Change(t *testing.T, policy string) {
 	n.InForce(t, policy)
 }
 
-// InForce checks that a node that is Ready has a policy, whoever is asked.
+// InForce checks that a node that is Ready has a policy, in every source.
 func (n *Node) InForce(t *testing.T, policy string) {
 	t.Helper()
 	if err := n.Labelled(t, fmt.Sprint(policy == "static")); err != nil {
