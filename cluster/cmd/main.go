@@ -169,7 +169,7 @@ func runsFrom(cluster *host.Cluster, name, bin string) error {
 		return nil // Restart says what is wrong
 	}
 	if runs != built {
-		return fmt.Errorf("%s runs from %s, but %s was built: give the release that is up, make restart RELEASE=...", name, runs, built)
+		return fmt.Errorf("%s runs from %s, but %s was built: name the release that is up with RELEASE", name, runs, built)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/partition"
 )
 
@@ -147,9 +148,13 @@ func inDomain(key string) bool {
 	return domain == partition.Domain || strings.HasSuffix(domain, "."+partition.Domain)
 }
 
-// known reports whether an annotation means something, on whatever object.
+// companions are the domains, below ours, of what companions read and write. They check it themselves.
+var companions = []string{"cpupolicy", "nodegroup", "nodepool", "tuning", "workloadclasses"}
+
+// known reports whether an annotation means something, on any object.
 func known(key string) bool {
-	return partition.OwnsAnnotation(key) || key == partition.AllowedAnnotation || key == partition.EnabledAnnotation
+	domain, _, _ := strings.Cut(key, "."+partition.Domain+"/")
+	return slices.Contains(companions, domain) || key == nodegroup.PausedAnnotation || partition.OwnsAnnotation(key) || key == partition.AllowedAnnotation || key == partition.EnabledAnnotation
 }
 
 // unknown finds an annotation of our domain that does not exist.

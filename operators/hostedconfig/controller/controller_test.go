@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -218,10 +219,11 @@ var tampering = map[string]func(context.Context, client.Client) error{
 		return hosted.Patch(ctx, named(theCopy), client.RawPatch("application/merge-patch+json", []byte(`{"data":{"config":"theirs"}}`)))
 	},
 	"server-side apply": func(ctx context.Context, hosted client.Client) error {
-		object := named(theCopy)
-		object.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
-		object.Data = map[string]string{"config": "theirs"}
-		return hosted.Patch(ctx, object, client.Apply, client.ForceOwnership, client.FieldOwner("them")) //nolint:staticcheck // as kubectl does
+		object := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"config": "theirs"}}}
+		object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		object.SetNamespace(named(theCopy).Namespace)
+		object.SetName(named(theCopy).Name)
+		return hosted.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner("them"))
 	},
 	"immutability": func(ctx context.Context, hosted client.Client) error {
 		return hosted.Patch(ctx, named(theCopy), client.RawPatch("application/merge-patch+json", []byte(`{"data":{"config":"theirs"},"immutable":true}`)))

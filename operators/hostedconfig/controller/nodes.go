@@ -84,7 +84,7 @@ func (n *Nodes) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		}
 		// A Node of that name may be another one by now, which waits for its own look.
 		if err := n.Hosted.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("Node %s: %w", name, err))
+			errs = append(errs, fmt.Errorf("node %s: %w", name, err))
 			continue
 		}
 		klog.FromContext(ctx).Info("Labelled a Node of the hosted cluster", "node", name, "pool", pool, "before", before.Labels[v1beta1.PoolLabel])

@@ -48,9 +48,8 @@ type observed struct {
 	last *[]string
 	// unsupported are the plugins of the profile that cannot do anything here.
 	unsupported []string
-	// ended is why TuneD ended, and restart is when it is started again.
+	// ended is why TuneD ended.
 	ended   error
-	restart time.Time
 	cmdline string
 	// problem is what kept this program from giving TuneD the profile.
 	problem error

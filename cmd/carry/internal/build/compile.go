@@ -89,9 +89,9 @@ func toolchain(ctx context.Context, t *tree.Tree, exact bool) ([]string, error) 
 	cmd.Env = append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		if exact {
-			return nil, fmt.Errorf("Go %s, which upstream released with, cannot be downloaded (%s); FORCE_HOST_GO=y builds with the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
+			return nil, fmt.Errorf("upstream's Go %s cannot be downloaded (%s); FORCE_HOST_GO=y builds with the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
 		}
-		t.Say("Go %s, which upstream released with, cannot be downloaded (%s); using the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
+		t.Say("upstream's Go %s cannot be downloaded (%s); using the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
 		return []string{"GOTOOLCHAIN=local", "FORCE_HOST_GO=y"}, nil
 	}
 	return env, nil
