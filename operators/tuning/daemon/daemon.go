@@ -277,7 +277,7 @@ func (d *Daemon) start(ctx context.Context, now time.Time) {
 func (d *Daemon) undo(ctx context.Context) bool {
 	done := d.running.undo(d.UndoLimit)
 	if !done {
-		logr.FromContextOrDiscard(ctx).Info("TuneD did not end in time; what it changed may be left", "limit", d.UndoLimit)
+		logr.FromContextOrDiscard(ctx).Info("TuneD has not undone what it changed", "limit", d.UndoLimit)
 		d.running.kill()
 	}
 	d.running = nil
@@ -300,21 +300,23 @@ func (d *Daemon) end(ctx context.Context) error {
 		log.Info("Ended TuneD; what it changed stays for the next")
 		return nil
 	}
-	if d.running == nil && d.held.Profile != "" {
-		// It was killed a moment ago.
-		d.start(ctx, time.Now())
-		for limit := time.After(d.ApplyLimit); d.running != nil && d.state.phase == applying; {
-			select {
-			case e := <-d.running.events:
-				d.take(ctx, e, time.Now())
-			case <-limit:
-				d.state.phase = timedOut
+	undone := d.held.Profile == ""
+	// It may have been killed a moment ago, noticed or not yet. Then the next one undoes what that left.
+	for range 2 {
+		if d.running == nil && !undone {
+			d.start(ctx, time.Now())
+			for limit := time.After(d.ApplyLimit); d.running != nil && d.state.phase == applying; {
+				select {
+				case e := <-d.running.events:
+					d.take(ctx, e, time.Now())
+				case <-limit:
+					d.state.phase = timedOut
+				}
 			}
 		}
-	}
-	undone := d.held.Profile == ""
-	if d.running != nil {
-		undone = d.undo(ctx)
+		if d.running != nil {
+			undone = d.undo(ctx)
+		}
 	}
 	log.Info("The DaemonSet is gone, so what TuneD changed is undone", "done", undone)
 	return d.clear(undone)

@@ -176,30 +176,37 @@ func (p *process) listen(listener net.Listener) {
 // reload lets it undo its profile and apply the one that the files name now.
 func (p *process) reload() error { return syscall.Kill(p.pid, syscall.SIGHUP) }
 
-// undo lets it undo its profile and end. It reports whether that happened within a time.
+// undo lets it undo its profile and end. It reports whether that happened within a time: one that a signal has ended has
+// undone nothing.
 func (p *process) undo(limit time.Duration) bool {
 	_ = syscall.Kill(p.pid, syscall.SIGTERM)
-	return p.wait(limit)
+	ended := p.wait(limit)
+	exit, ok := errors.AsType[*exec.ExitError](ended)
+	return ended != nil && !(ok && exit.ExitCode() == -1)
 }
 
 // kill ends it at once: nothing is undone.
 func (p *process) kill() {
 	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
-	p.wait(5 * time.Second)
+	select {
+	case <-p.ended: // its event may have been taken
+	default:
+		_ = p.wait(5 * time.Second)
+	}
 }
 
-// wait waits for its end, and takes its events meanwhile.
-func (p *process) wait(limit time.Duration) bool {
+// wait waits for its end, and takes its events meanwhile. It returns why it ended; nil if it has not.
+func (p *process) wait(limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
 		select {
 		case e := <-p.events:
 			if e.ended != nil {
-				return true
+				return e.ended
 			}
 		case <-timer.C:
-			return false
+			return nil
 		}
 	}
 }
