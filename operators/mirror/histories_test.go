@@ -87,7 +87,7 @@ func (w *world) start() {
 			return w.call(func() error { return c.Delete(ctx, object, options...) })
 		},
 	})
-	w.mirror = &Mirror{Target: disturbed, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespace: "target", Label: "mirror", Value: "test"}
+	w.mirror = &Mirror{Reader: disturbed, Writer: disturbed, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespace: "target", Label: "mirror", Value: "test"}
 }
 
 // born gives an object a UID, which the fake client does not.

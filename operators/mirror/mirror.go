@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,9 +18,10 @@ import (
 
 // Mirror does what Plan decides, for copies of one kind.
 type Mirror struct {
-	// Target is where the copies are. Its reads must be live: a cache that is behind would have a copy created twice,
-	// or the successor of one deleted.
-	Target client.Client
+	// Reader reads where the copies are, live: a cache that is behind would have a copy created twice,
+	// or the successor of one deleted. Writer writes there.
+	Reader client.Reader
+	Writer client.Writer
 	// Kind is that of the copies.
 	Kind schema.GroupVersionKind
 	// Namespace is that of the copies; empty is all, and for kinds without a namespace.
@@ -31,6 +33,19 @@ type Mirror struct {
 	Claims client.ListOption
 
 	unwanted Unwanted
+}
+
+// CopyOf returns a typed object as a copy of this kind, without its status and the empty time of its creation.
+func CopyOf(object any, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, err
+	}
+	unstructured.RemoveNestedField(content, "status")
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	copied := &unstructured.Unstructured{Object: content}
+	copied.SetGroupVersionKind(kind)
+	return copied, nil
 }
 
 // Result is what a look has done, and what remains.
@@ -76,7 +91,7 @@ func (m *Mirror) there(ctx context.Context, want Want) (there []*unstructured.Un
 	for _, selection := range selections {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(m.Kind)
-		if err := m.Target.List(ctx, list, client.InNamespace(m.Namespace), selection); err != nil {
+		if err := m.Reader.List(ctx, list, client.InNamespace(m.Namespace), selection); err != nil {
 			return nil, err
 		}
 		for i := range list.Items {
@@ -93,7 +108,7 @@ func (m *Mirror) there(ctx context.Context, want Want) (there []*unstructured.Un
 		listed[key(object)] = true
 		found := &unstructured.Unstructured{}
 		found.SetGroupVersionKind(m.Kind)
-		switch err := m.Target.Get(ctx, key(object), found); {
+		switch err := m.Reader.Get(ctx, key(object), found); {
 		case err == nil:
 			there = append(there, found)
 		case !apierrors.IsNotFound(err):
@@ -109,9 +124,9 @@ func (m *Mirror) do(ctx context.Context, action Action) error {
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	switch action.Kind {
 	case Update:
-		return m.Target.Update(ctx, object)
+		return m.Writer.Update(ctx, object)
 	case Delete, Recreate:
-		if err := m.Target.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version}); client.IgnoreNotFound(err) != nil {
+		if err := m.Writer.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version}); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
@@ -120,5 +135,5 @@ func (m *Mirror) do(ctx context.Context, action Action) error {
 	}
 	object.SetUID("")
 	object.SetResourceVersion("")
-	return m.Target.Create(ctx, object)
+	return m.Writer.Create(ctx, object)
 }

@@ -28,8 +28,9 @@ const Label = "workload.openshift.io/operand"
 
 // Operand is what a companion runs in a cluster.
 type Operand struct {
-	// Client reads what is there and writes. Its reads are live, since what is pruned must be there.
-	Client client.Client
+	// Reader reads what is there, live, since what is pruned must be there. Writer writes.
+	Reader client.Reader
+	Writer client.Writer
 	// Companion and Name say whose it is: values of companion.OwnerLabel and Label.
 	Companion, Name string
 	// Namespace is where all of its objects are. Empty means that they are in several, or in none.
@@ -55,7 +56,7 @@ func (o *Operand) Apply(ctx context.Context, objects ...*unstructured.Unstructur
 		labels[companion.OwnerLabel], labels[Label] = o.Companion, o.Name
 		object.SetLabels(labels)
 		wanted[name{object.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(object)}] = true
-		if err := o.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner(companion.FieldOwner(o.Companion))); err != nil {
+		if err := o.Writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner(companion.FieldOwner(o.Companion))); err != nil {
 			errs = append(errs, fmt.Errorf("%s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err))
 		}
 	}
@@ -66,7 +67,7 @@ func (o *Operand) Apply(ctx context.Context, objects ...*unstructured.Unstructur
 	for n := len(o.Kinds) - 1; n >= 0; n-- {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(o.Kinds[n])
-		if err := o.Client.List(ctx, list, client.InNamespace(o.Namespace), client.MatchingLabels{companion.OwnerLabel: o.Companion, Label: o.Name}); err != nil {
+		if err := o.Reader.List(ctx, list, client.InNamespace(o.Namespace), client.MatchingLabels{companion.OwnerLabel: o.Companion, Label: o.Name}); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -76,7 +77,7 @@ func (o *Operand) Apply(ctx context.Context, objects ...*unstructured.Unstructur
 				continue
 			}
 			object.SetGroupVersionKind(o.Kinds[n])
-			err := o.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+			err := o.Writer.Delete(ctx, object, client.Preconditions{UID: &object.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 			if client.IgnoreNotFound(err) != nil {
 				errs = append(errs, fmt.Errorf("%s %s: %w", o.Kinds[n].Kind, client.ObjectKeyFromObject(object), err))
 			}

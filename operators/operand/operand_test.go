@@ -31,7 +31,7 @@ func configMap(name, value string) *unstructured.Unstructured {
 func TestAnOperandIsWhatItsCompanionSays(t *testing.T) {
 	plane := testenv.Start(t)
 	c, ctx := plane.Client, t.Context()
-	ours, other := &Operand{Client: c, Companion: "ours", Name: "first", Kinds: kinds}, &Operand{Client: c, Companion: "ours", Name: "second", Namespace: "default", Kinds: kinds}
+	ours, other := &Operand{Reader: c, Writer: c, Companion: "ours", Name: "first", Kinds: kinds}, &Operand{Reader: c, Writer: c, Companion: "ours", Name: "second", Namespace: "default", Kinds: kinds}
 	if err := ours.Apply(ctx, configMap("a", "1"), configMap("b", "1")); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -102,17 +101,15 @@ func (c *Configs) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 		want.Keep = append(want.Keep, types.NamespacedName{Namespace: v1beta1.HostedKubeletConfigNamespace, Name: name})
 	}
 	for _, copied := range copies {
-		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(copied)
+		object, err := mirror.CopyOf(copied, configMapKind)
 		if err != nil {
 			return reconcile.Result{}, err
 		}
-		unstructured.RemoveNestedField(object, "metadata", "creationTimestamp")
-		want.Copies = append(want.Copies, &unstructured.Unstructured{Object: object})
-		want.Copies[len(want.Copies)-1].SetGroupVersionKind(configMapKind)
+		want.Copies = append(want.Copies, object)
 	}
 	if c.mirror == nil {
 		c.mirror = &mirror.Mirror{
-			Target: live{c.Hosted, c.HostedReader}, Kind: configMapKind, Namespace: v1beta1.HostedKubeletConfigNamespace, Label: companion.OwnerLabel, Value: Name,
+			Reader: c.HostedReader, Writer: c.Hosted, Kind: configMapKind, Namespace: v1beta1.HostedKubeletConfigNamespace, Label: companion.OwnerLabel, Value: Name,
 			// Who reads them there goes by this label.
 			Claims: client.HasLabels{v1beta1.KubeletConfigLabel},
 		}
@@ -132,20 +129,6 @@ func (c *Configs) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 		next.RequeueAfter = max(time.Millisecond, result.Again.Sub(now))
 	}
 	return next, nil
-}
-
-// live is a client that reads live.
-type live struct {
-	client.Client
-	reader client.Reader
-}
-
-func (l live) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	return l.reader.Get(ctx, key, object, options...)
-}
-
-func (l live) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	return l.reader.List(ctx, list, options...)
 }
 
 // makeNamespace makes the namespace of the copies where it is missing. It stays for good: others may use it.

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -182,34 +181,18 @@ func (r *Reconciler) copy(ctx context.Context, namespace string, decision nodepo
 	}
 	for _, copied := range decision.Copies {
 		wanted[copied.Name] = copied
-		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(copied)
+		object, err := mirror.CopyOf(copied, configMapKind)
 		if err != nil {
 			return err
 		}
-		want.Copies = append(want.Copies, &unstructured.Unstructured{Object: object})
-		want.Copies[len(want.Copies)-1].SetGroupVersionKind(configMapKind)
-		unstructured.RemoveNestedField(object, "metadata", "creationTimestamp")
+		want.Copies = append(want.Copies, object)
 	}
-	target := mirror.Mirror{Target: live{r.Client, r.Reader}, Kind: configMapKind, Namespace: namespace, Label: companion.OwnerLabel, Value: Name}
+	target := mirror.Mirror{Reader: r.Reader, Writer: r.Client, Kind: configMapKind, Namespace: namespace, Label: companion.OwnerLabel, Value: Name}
 	result, err := target.Look(ctx, want, time.Time{})
 	for _, action := range result.Done {
 		klog.FromContext(ctx).Info("Changed a copy", "action", action.Kind, "configMap", klog.KObj(action.Object))
 	}
 	return err
-}
-
-// live is a client that reads live.
-type live struct {
-	client.Client
-	reader client.Reader
-}
-
-func (l live) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	return l.reader.Get(ctx, key, object, options...)
-}
-
-func (l live) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	return l.reader.List(ctx, list, options...)
 }
 
 // report writes the conditions of a pool, if they differ.

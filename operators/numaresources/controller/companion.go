@@ -121,14 +121,10 @@ func (c *Companion) AddToManager(ctx context.Context, clusters companion.Cluster
 			return err
 		}
 	}
-	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(), FieldOwner: companion.FieldOwner(Name)})
-	if err != nil {
-		return err
-	}
 	r := &reconciler{
 		client:   mgr.GetClient(),
 		live:     mgr.GetAPIReader(),
-		operand:  &operand.Operand{Client: live, Companion: Name, Name: "exporters", Namespace: c.settings.ExporterNamespace, Kinds: kinds},
+		operand:  &operand.Operand{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Companion: Name, Name: "exporters", Namespace: c.settings.ExporterNamespace, Kinds: kinds},
 		settings: &c.settings,
 		now:      time.Now,
 	}

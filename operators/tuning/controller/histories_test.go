@@ -97,7 +97,7 @@ func (w *world) start() {
 	settings.Default()
 	w.tuneds = &tunedsReconciler{
 		home: home, hosted: hosted, live: hosted, settings: settings, pools: pools,
-		mirror:   &mirror.Mirror{Target: hosted, Kind: tunedKind, Namespace: tunedv1.Namespace, Label: companion.OwnerLabel, Value: Name},
+		mirror:   &mirror.Mirror{Reader: hosted, Writer: hosted, Kind: tunedKind, Namespace: tunedv1.Namespace, Label: companion.OwnerLabel, Value: Name},
 		recorder: &events.FakeRecorder{}, now: func() time.Time { return w.now }, told: map[types.UID]string{},
 	}
 	w.profiles = &profilesReconciler{hosted, hosted, settings, pools}

@@ -37,7 +37,7 @@ type operandReconciler struct {
 func addOperandReconciler(clusters companion.Clusters, settings Settings) error {
 	hosted := clusters.Hosted
 	r := &operandReconciler{&operand.Operand{
-		Client:    liveClient{hosted.GetClient(), hosted.GetAPIReader()},
+		Reader: hosted.GetAPIReader(), Writer: hosted.GetClient(),
 		Companion: Name, Name: "tuned", Kinds: []schema.GroupVersionKind{daemonSetKind},
 	}, settings}
 	return ctrl.NewControllerManagedBy(clusters.Home).Named("operand").

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -56,11 +55,10 @@ type tunedsReconciler struct {
 
 func addTunedsReconciler(clusters companion.Clusters, settings Settings, pools *pools) error {
 	hosted := clusters.Hosted
-	live := liveClient{hosted.GetClient(), hosted.GetAPIReader()}
 	r := &tunedsReconciler{
 		home: clusters.Home.GetAPIReader(), hosted: hosted.GetClient(), live: hosted.GetAPIReader(),
 		settings: settings, pools: pools,
-		mirror:   &mirror.Mirror{Target: live, Kind: tunedKind, Namespace: tunedv1.Namespace, Label: companion.OwnerLabel, Value: Name},
+		mirror:   &mirror.Mirror{Reader: hosted.GetAPIReader(), Writer: hosted.GetClient(), Kind: tunedKind, Namespace: tunedv1.Namespace, Label: companion.OwnerLabel, Value: Name},
 		recorder: clusters.Home.GetEventRecorder(companion.FieldOwner(Name)),
 		now:      time.Now,
 		told:     map[types.UID]string{},
@@ -71,20 +69,6 @@ func addTunedsReconciler(clusters companion.Clusters, settings Settings, pools *
 			func(context.Context, *tunedv1.Tuned) []reconcile.Request { return []reconcile.Request{everything} }))).
 		WatchesRawSource(once()).
 		Complete(r)
-}
-
-// liveClient reads from the API, and not from a cache.
-type liveClient struct {
-	client.Client
-	reader client.Reader
-}
-
-func (c liveClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	return c.reader.Get(ctx, key, object, options...)
-}
-
-func (c liveClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	return c.reader.List(ctx, list, options...)
 }
 
 // look is what the ConfigMaps at home have.
@@ -188,7 +172,7 @@ func (r *tunedsReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (
 	}
 	names := map[string]bool{}
 	for i := range wanted {
-		object, err := copyOf(&wanted[i])
+		object, err := mirror.CopyOf(&wanted[i], tunedKind)
 		if err != nil {
 			return reconcile.Result{}, err
 		}
@@ -232,17 +216,6 @@ func conflicts(err error) error {
 		return fmt.Errorf("somebody else wrote first: %w", err)
 	}
 	return err
-}
-
-func copyOf(tuned *tunedv1.Tuned) (*unstructured.Unstructured, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(tuned)
-	if err != nil {
-		return nil, err
-	}
-	object := &unstructured.Unstructured{Object: content}
-	unstructured.RemoveNestedField(object.Object, "status")
-	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
-	return object, nil
 }
 
 // tell writes an Event for each new error of a ConfigMap.
