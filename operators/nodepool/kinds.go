@@ -5,7 +5,6 @@ package nodepool
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -81,23 +80,12 @@ type tunedMatch struct {
 	Match []tunedMatch `yaml:"match"`
 }
 
-// What a Tuned may have, as the companion tuning checks again: a test of partition-controller holds both together.
-const (
-	maxMatchDepth  = 8
-	maxProfileName = 255 // of a directory (NAME_MAX)
-	// hostedSuffix is what the name of a hosted Tuned has besides: a dash and eight digits.
-	hostedSuffix = 9
-)
-
-// profileName is what TuneD accepts as the name of a profile (safe_name in tuned/profiles/loader.py), without a hyphen at the
-// beginning, which has a meaning of its own in include.
-var profileName = regexp.MustCompile(`^[a-zA-Z0-9_.][a-zA-Z0-9_.-]*$`)
-
 func badProfileName(name string) bool {
-	return len(name) > maxProfileName || !profileName.MatchString(name) || strings.Trim(name, ".") == ""
+	return len(name) > tunedv1.MaxProfileName || !tunedv1.IsProfileName(name)
 }
 
-// readTuned returns what is wrong with a Tuned.
+// readTuned returns what is wrong with a Tuned. The companion tuning reads it again: a test of partition-controller holds
+// both together.
 func (m manifest) readTuned() (t tuned, problems []Problem) {
 	if problems := m.strict(&t); problems != nil {
 		return t, problems
@@ -106,8 +94,8 @@ func (m manifest) readTuned() (t tuned, problems []Problem) {
 	if invalid := validation.IsDNS1123Subdomain(m.name); len(invalid) > 0 {
 		bad("metadata.name is %q: %s", m.name, strings.Join(invalid, "; "))
 	}
-	if most := validation.DNS1123SubdomainMaxLength - hostedSuffix; len(m.name) > most {
-		bad("metadata.name has %d characters, and takes %d", len(m.name), most)
+	if len(m.name) > tunedv1.MaxName {
+		bad("metadata.name has %d characters, and takes %d", len(m.name), tunedv1.MaxName)
 	}
 	if namespace := t.Metadata["namespace"]; namespace != nil && namespace != tunedv1.Namespace {
 		bad("metadata.namespace is %v, and all Tuneds are in %s; leave it out", namespace, tunedv1.Namespace)
@@ -166,8 +154,8 @@ func (m manifest) fits(object any) []Problem {
 }
 
 func matchProblems(path string, matches []tunedMatch, depth int) (problems []string) {
-	if len(matches) > 0 && depth > maxMatchDepth {
-		return []string{fmt.Sprintf("%s.match: rules can be nested %d deep", path, maxMatchDepth)}
+	if len(matches) > 0 && depth > tunedv1.MaxMatchDepth {
+		return []string{fmt.Sprintf("%s.match: rules can be nested %d deep", path, tunedv1.MaxMatchDepth)}
 	}
 	for i, match := range matches {
 		path := fmt.Sprintf("%s.match[%d]", path, i)

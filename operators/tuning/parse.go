@@ -285,18 +285,6 @@ func fits(node *yamlv3.Node, t reflect.Type) bool {
 // DeferredAnnotation of a Tuned puts its profiles off until a node boots: never, always or update.
 const DeferredAnnotation = "tuned.openshift.io/deferred"
 
-// Bounds of what a Tuned may have.
-const (
-	// MaxMatchDepth is how deep the rules of recommend[].match may be nested.
-	MaxMatchDepth = 8
-	// maxProfileName is the longest name of a directory (NAME_MAX).
-	maxProfileName = 255
-)
-
-// profileName is what TuneD accepts as the name of a profile (safe_name in tuned/profiles/loader.py), without a hyphen at the
-// beginning, which has a meaning of its own in include.
-var profileName = regexp.MustCompile(`^[a-zA-Z0-9_.][a-zA-Z0-9_.-]*$`)
-
 // validate checks what the schema of a Tuned does not.
 func validate(tuned *tunedv1.Tuned) (errs field.ErrorList) {
 	name := field.NewPath("metadata", "name")
@@ -308,8 +296,8 @@ func validate(tuned *tunedv1.Tuned) (errs field.ErrorList) {
 			errs = append(errs, field.Invalid(name, tuned.Name, text))
 		}
 	}
-	if most := validation.DNS1123SubdomainMaxLength - len(HostedName("", "")); len(tuned.Name) > most {
-		errs = append(errs, field.TooLong(name, tuned.Name, most))
+	if len(tuned.Name) > tunedv1.MaxName {
+		errs = append(errs, field.TooLong(name, tuned.Name, tunedv1.MaxName))
 	}
 	if tuned.Namespace != "" && tuned.Namespace != tunedv1.Namespace {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "namespace"), tuned.Namespace, "leave it out: all Tuneds are in "+tunedv1.Namespace))
@@ -347,17 +335,17 @@ func validateProfileName(path *field.Path, name string) field.ErrorList {
 	switch {
 	case name == "":
 		return field.ErrorList{field.Required(path, "the name of a TuneD profile")}
-	case len(name) > maxProfileName:
-		return field.ErrorList{field.TooLong(path, name, maxProfileName)}
-	case !profileName.MatchString(name) || strings.Trim(name, ".") == "":
+	case len(name) > tunedv1.MaxProfileName:
+		return field.ErrorList{field.TooLong(path, name, tunedv1.MaxProfileName)}
+	case !tunedv1.IsProfileName(name):
 		return field.ErrorList{field.Invalid(path, name, "must have only letters, digits, hyphens, dots and underscores, and begin with no hyphen")}
 	}
 	return nil
 }
 
 func validateMatches(path *field.Path, matches []tunedv1.TunedMatch, depth int) (errs field.ErrorList) {
-	if len(matches) > 0 && depth > MaxMatchDepth {
-		return field.ErrorList{field.Invalid(path, depth, fmt.Sprintf("rules can be nested %d deep", MaxMatchDepth))}
+	if len(matches) > 0 && depth > tunedv1.MaxMatchDepth {
+		return field.ErrorList{field.Invalid(path, depth, fmt.Sprintf("rules can be nested %d deep", tunedv1.MaxMatchDepth))}
 	}
 	for i, match := range matches {
 		path := path.Index(i)

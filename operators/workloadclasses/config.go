@@ -3,11 +3,8 @@
 package workloadclasses
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -18,9 +15,9 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 )
 
 // What the first lines of a rules file say.
@@ -95,9 +92,12 @@ func ReadConfig(data []byte) (*Config, error) {
 	if len(data) > MaxFileSize {
 		return nil, fmt.Errorf("the rules file has %d bytes; at most %d are read", len(data), MaxFileSize)
 	}
-	document, err := onlyDocument(data)
+	document, err := configv1alpha1.OnlyDocument(data)
 	if err != nil {
 		return nil, err
+	}
+	if document == nil {
+		return nil, errors.New("the rules file is empty")
 	}
 	var header metav1.TypeMeta
 	if err := yaml.Unmarshal(document, &header); err != nil {
@@ -120,32 +120,6 @@ func ReadConfig(data []byte) (*Config, error) {
 		return nil, errs.ToAggregate()
 	}
 	return config, nil
-}
-
-// onlyDocument returns the one YAML document that is not empty, as a header of comments is.
-func onlyDocument(data []byte) (only []byte, err error) {
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			if only == nil {
-				err = errors.New("the rules file is empty")
-				return nil, err
-			}
-			return only, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		var content any
-		if err := yaml.Unmarshal(document, &content); err == nil && content == nil {
-			continue
-		}
-		if only != nil {
-			return nil, errors.New("there is more than one YAML document")
-		}
-		only = document
-	}
 }
 
 // oneLine joins the lines in which the decoder lists mistakes.

@@ -69,7 +69,7 @@ func (c *ControllerConfiguration) DecodeSettings(into any) error {
 }
 
 func decode(data []byte) (*ControllerConfiguration, error) {
-	data, err := onlyDocument(data)
+	data, err := OnlyDocument(data)
 	if err != nil {
 		return nil, err
 	}
@@ -107,9 +107,9 @@ func durationField(data []byte, about error) string {
 	return find(nil, content)
 }
 
-// onlyDocument returns the one YAML document that is not empty, as a header of comments is. The
-// decoder would take the first of several and say nothing.
-func onlyDocument(data []byte) (only []byte, err error) {
+// OnlyDocument returns the one YAML document that is not empty, as a header of comments is; nil if there is none. A decoder
+// would take the first of several and say nothing.
+func OnlyDocument(data []byte) (only []byte, err error) {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
 		document, err := documents.Read()

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import (
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Bounds of what a Tuned may have, besides its schema.
+const (
+	// MaxName is the longest name of a Tuned: in the hosted cluster that gets a dash and eight digits.
+	MaxName = validation.DNS1123SubdomainMaxLength - 9
+	// MaxMatchDepth is how deep the rules of recommend[].match may be nested.
+	MaxMatchDepth = 8
+	// MaxProfileName is the longest name of a directory (NAME_MAX).
+	MaxProfileName = 255
+)
+
+// profileName is what TuneD accepts as the name of a profile (safe_name in tuned/profiles/loader.py), without a hyphen at the
+// beginning, which has a meaning of its own in include.
+var profileName = regexp.MustCompile(`^[a-zA-Z0-9_.][a-zA-Z0-9_.-]*$`)
+
+// IsProfileName reports whether a text that is no longer than MaxProfileName can be the name of a profile.
+func IsProfileName(name string) bool {
+	return profileName.MatchString(name) && strings.Trim(name, ".") != ""
+}
