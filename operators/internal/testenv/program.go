@@ -24,6 +24,9 @@ type Programs map[string]func() int
 // startedAs is the environment variable that says which program a test binary is.
 const startedAs = "PARTITION_TESTENV_PROGRAM"
 
+// Become says that the test binary that this process executes next is a program.
+func Become(program string) { os.Setenv(startedAs, program) }
+
 func (p Programs) runIfStarted() {
 	name := os.Getenv(startedAs)
 	if name == "" {
@@ -45,8 +48,7 @@ type Process struct {
 }
 
 // Run starts a program of TestMain, which the test may kill. What is left of it ends with the test.
-// The end of its
-// log is shown if the test fails.
+// The end of its log is shown if the test fails.
 func Run(t testing.TB, program string, arguments ...string) *Process {
 	t.Helper()
 	p := &Process{command: exec.Command(os.Args[0], arguments...), ended: make(chan struct{})}

@@ -29,47 +29,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/internal/testenv"
-)
-
-// The tests' sysctl belongs to an IPC namespace (ipc/ipc_sysctl.c in Linux). TuneD runs in one of the tests' own, and so
-// changes nothing of this host; nor does it with its files, which are in a mount namespace. Both end with the test binary.
-const (
-	sysctl   = "kernel.msgmnb"
-	original = "16384" // MSGMNB in include/uapi/linux/msg.h
-	python   = "/usr/bin/python3"
+	"workload.openshift.io/operators/tuning/tunedtest"
 )
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, testenv.Programs{"namespaces": namespaces, "inside": inside, "tuned": tuned, "watch": watching}, tunedv1.AddToScheme)
-}
-
-// become replaces this process.
-func become(arguments ...string) int {
-	path, err := exec.LookPath(arguments[0])
-	if err == nil {
-		err = syscall.Exec(path, arguments, os.Environ())
-	}
-	fmt.Fprintln(os.Stderr, err)
-	return 1
-}
-
-// namespaces holds the namespaces of a node whose directories are below $1.
-func namespaces() int {
-	return become("unshare", "--ipc", "--mount", "sh", "-ec", `
-mkdir -p /run/tuned "$0/etc" "$0/run" "$0/sysctl.d"
-mount --bind "$0/etc" /etc/tuned
-mount --bind "$0/run" /run/tuned
-mount --bind "$0/sysctl.d" /etc/sysctl.d
-echo Y >"$0/sysfs"
-mount --bind "$0/sysfs" /sys/module/printk/parameters/time
-echo ready
-exec sleep infinity`, os.Args[1])
-}
-
-// inside is the program $2 in the namespaces of the process $1.
-func inside() int {
-	os.Setenv("PARTITION_TESTENV_PROGRAM", os.Args[2])
-	return become(append([]string{"nsenter", "--target", os.Args[1], "--ipc", "--mount", "--", os.Args[0]}, os.Args[3:]...)...)
+	testenv.Main(m, tunedtest.Programs(testenv.Programs{"tuned": tuned}), tunedv1.AddToScheme)
 }
 
 // tuned is the daemon of the node $2, with the kubeconfig $1.
@@ -84,7 +48,7 @@ func tuned() int {
 	if err != nil {
 		panic(err)
 	}
-	d := &Daemon{Node: os.Args[2], Client: c, Python: python, EtcDir: "/etc/tuned", RunDir: "/run/tuned"}
+	d := &Daemon{Node: os.Args[2], Client: c, Python: tunedtest.Python, EtcDir: "/etc/tuned", RunDir: "/run/tuned"}
 	if err := d.Run(logr.NewContext(ctx, klog.Background())); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -92,89 +56,29 @@ func tuned() int {
 	return 0
 }
 
-// watch writes each value that the sysctl $1 has, with the time, as often as it can.
-func watching() int {
-	for last := ""; ; time.Sleep(200 * time.Microsecond) {
-		data, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(os.Args[1], ".", "/"))
-		if err != nil {
-			panic(err)
-		}
-		if value := strings.TrimSpace(string(data)); value != last {
-			fmt.Println(time.Now().Format("15:04:05.000"), value)
-			last = value
-		}
-	}
-}
-
 // node is a node with TuneD.
 type node struct {
 	*testing.T
 	*testenv.ControlPlane
-	name, dir string
-	holder    string
-	daemon    *testenv.Process
+	*tunedtest.Kernel
+	name   string
+	daemon *testenv.Process
 }
 
 var nodes atomic.Int32
 
 func newNode(t *testing.T) *node {
-	if os.Geteuid() != 0 {
-		t.Skip("TuneD runs as root only")
-	}
-	for _, path := range []string{"/usr/sbin/tuned", python} {
-		if _, err := os.Stat(path); err != nil {
-			t.Skipf("TuneD is not installed: %v; Debian's package is tuned", err)
-		}
-	}
-	n := &node{T: t, ControlPlane: testenv.Start(t), name: fmt.Sprintf("node-%d", nodes.Add(1)), dir: t.TempDir()}
-	holder := testenv.Run(t, "namespaces", n.dir)
-	testenv.Eventually(t, 10*time.Second, func() error {
-		if !strings.Contains(holder.Output(), "ready") {
-			return fmt.Errorf("no namespaces: %s", holder.Log())
-		}
-		return nil
-	})
-	n.holder = fmt.Sprint(holder.Pid())
+	n := &node{T: t, Kernel: tunedtest.New(t), ControlPlane: testenv.Start(t), name: fmt.Sprintf("node-%d", nodes.Add(1))}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tunedv1.Namespace}}
 	if err := n.Client.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
-	}
-	if got := n.value(); got != original {
-		t.Fatalf("%s is %s in a new namespace, want %s", sysctl, got, original)
 	}
 	return n
 }
 
 func (n *node) start() {
 	n.Helper()
-	n.daemon = testenv.Run(n.T, "inside", n.holder, "tuned", n.Kubeconfig, n.name)
-}
-
-// pid is that of TuneD.
-func (n *node) pid() string {
-	data, _ := os.ReadFile(filepath.Join(n.dir, "run", "tuned.pid"))
-	return string(data)
-}
-
-func (n *node) value() string {
-	n.Helper()
-	output, err := exec.Command("nsenter", "--target", n.holder, "--ipc", "cat", "/proc/sys/"+strings.ReplaceAll(sysctl, ".", "/")).CombinedOutput()
-	if err != nil {
-		n.Fatalf("%v: %s", err, output)
-	}
-	return strings.TrimSpace(string(output))
-}
-
-func (n *node) eventually(want string, within time.Duration) {
-	n.Helper()
-	begin := time.Now()
-	testenv.Eventually(n.T, within, func() error {
-		if got := n.value(); got != want {
-			return fmt.Errorf("%s is %s, want %s", sysctl, got, want)
-		}
-		return nil
-	})
-	n.Logf("%s is %s after %s", sysctl, want, time.Since(begin).Round(10*time.Millisecond))
+	n.daemon = n.Kernel.Run(n.T, "tuned", n.Kubeconfig, n.name)
 }
 
 // spec is one that chooses the profile p with this data.
@@ -183,7 +87,7 @@ func spec(data string) tunedv1.ProfileSpec {
 }
 
 func sets(value string) string {
-	return "[main]\nsummary=test\n[sysctl]\n" + sysctl + "=" + value + "\n"
+	return "[main]\nsummary=test\n[sysctl]\n" + tunedtest.Sysctl + "=" + value + "\n"
 }
 
 // wants gives the node a Profile.
@@ -287,29 +191,29 @@ func TestAProfileIsAppliedChangedAndUndone(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	n.wants(spec(sets("32768")))
-	n.eventually("32768", 10*time.Second)
+	n.Eventually(t, "32768", 10*time.Second)
 	n.asExpected(30 * time.Second)
-	pid := n.pid()
+	pid := n.PID()
 
 	n.wants(spec(sets("40000")))
-	n.eventually("40000", 10*time.Second)
+	n.Eventually(t, "40000", 10*time.Second)
 	n.asExpected(30 * time.Second)
-	if got := n.pid(); got != pid {
+	if got := n.PID(); got != pid {
 		t.Errorf("TuneD is process %s, and was %s", got, pid)
 	}
 
 	n.wantsNothing()
-	n.eventually(original, 10*time.Second)
+	n.Eventually(t, tunedtest.Original, 10*time.Second)
 	n.gone(pid)
 	testenv.Eventually(t, 5*time.Second, func() error {
-		if _, err := os.Stat(filepath.Join(n.dir, "etc", "p")); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(n.Dir, "etc", "p")); !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("the profile's directory: %v", err)
 		}
 		return nil
 	})
 
 	n.wants(spec(sets("32768")))
-	n.eventually("32768", 10*time.Second)
+	n.Eventually(t, "32768", 10*time.Second)
 	n.asExpected(30 * time.Second)
 }
 
@@ -328,17 +232,17 @@ func TestAnErrorIsToldInTunedsWordsAndHeals(t *testing.T) {
 			text: "tuned.plugins.plugin_sysctl: Failed to read sysctl parameter 'kernel.no_such_thing', the parameter does not exist",
 		},
 		"a text that is no profile": {
-			spec: spec("sysctl\n"), value: original,
+			spec: spec("sysctl\n"), value: tunedtest.Original,
 			want: []string{"Applied=False/Failed", "Degraded=True/TunedError"},
 			text: "Cannot parse '/etc/tuned/p/tuned.conf'.",
 		},
 		"a profile that is not there": {
-			spec: tunedv1.ProfileSpec{Config: tunedv1.ProfileConfig{TunedProfile: "missing"}}, value: original,
+			spec: tunedv1.ProfileSpec{Config: tunedv1.ProfileConfig{TunedProfile: "missing"}}, value: tunedtest.Original,
 			want: []string{"Applied=False/Failed", "Degraded=True/TunedError"},
 			text: "Requested profile 'missing' doesn't exist.",
 		},
 		"an included profile that is not there": {
-			spec: spec("[main]\ninclude=missing\n[sysctl]\n" + sysctl + "=32768\n"), value: original,
+			spec: spec("[main]\ninclude=missing\n[sysctl]\n" + tunedtest.Sysctl + "=32768\n"), value: tunedtest.Original,
 			want: []string{"Applied=False/Failed", "Degraded=True/TunedError"},
 			text: "Cannot find profile 'missing'",
 		},
@@ -357,9 +261,9 @@ func TestAnErrorIsToldInTunedsWordsAndHeals(t *testing.T) {
 			if got := messages["Degraded"]; !strings.Contains(got, test.text) {
 				t.Errorf("the message is %q, want %q", got, test.text)
 			}
-			n.eventually(test.value, time.Second)
+			n.Eventually(t, test.value, time.Second)
 			n.wants(spec(sets("40000")))
-			n.eventually("40000", 10*time.Second)
+			n.Eventually(t, "40000", 10*time.Second)
 			n.asExpected(30 * time.Second)
 		})
 	}
@@ -371,7 +275,7 @@ func TestABrokenProfileAtTheStartIsToldAndHeals(t *testing.T) {
 	n.start()
 	n.says(30*time.Second, "Applied=False/Failed", "Degraded=True/TunedError")
 	n.wants(spec(sets("32768")))
-	n.eventually("32768", 10*time.Second)
+	n.Eventually(t, "32768", 10*time.Second)
 	n.asExpected(30 * time.Second)
 }
 
@@ -380,7 +284,7 @@ func TestWhatIsPutBackAtOnceNeverReachesTheKernel(t *testing.T) {
 	n.start()
 	n.wants(spec(sets("32768")))
 	n.asExpected(30 * time.Second)
-	watch := testenv.Run(t, "inside", n.holder, "watch", sysctl)
+	values := n.Watch(t)
 	for range 3 {
 		n.wants(spec(sets("1000")))
 		time.Sleep(time.Second)
@@ -392,7 +296,7 @@ func TestWhatIsPutBackAtOnceNeverReachesTheKernel(t *testing.T) {
 	}
 	n.asExpected(30 * time.Second)
 	time.Sleep(3 * time.Second)
-	if got := strings.Split(strings.TrimSpace(watch.Output()), "\n"); len(got) != 1 || !strings.HasSuffix(got[0], " 32768") {
+	if got := values(); !slices.Equal(got, []string{"32768"}) {
 		t.Errorf("the values were %q", got)
 	}
 }
@@ -401,7 +305,7 @@ func TestATunedThatWasKilledLosesNoOriginalValue(t *testing.T) {
 	for name, then := range map[string]func(*node){
 		"and is started again": func(n *node) {
 			n.asExpected(30 * time.Second)
-			n.eventually("32768", time.Second)
+			n.Eventually(n.T, "32768", time.Second)
 			n.wantsNothing()
 		},
 		"and the profile is removed": func(n *node) { n.wantsNothing() },
@@ -424,14 +328,14 @@ func TestATunedThatWasKilledLosesNoOriginalValue(t *testing.T) {
 			n.start()
 			n.wants(spec(sets("32768")))
 			n.asExpected(30 * time.Second)
-			pid := n.pid()
+			pid := n.PID()
 			n.kill(pid, syscall.SIGKILL)
 			n.gone(pid)
-			if got := n.value(); got != "32768" {
-				t.Errorf("%s is %s after TuneD was killed", sysctl, got)
+			if got := n.Value(t); got != "32768" {
+				t.Errorf("%s is %s after TuneD was killed", tunedtest.Sysctl, got)
 			}
 			then(n)
-			n.eventually(original, 20*time.Second)
+			n.Eventually(t, tunedtest.Original, 20*time.Second)
 		})
 	}
 }
@@ -446,7 +350,7 @@ func TestAKilledTunedLosesNothingOfOtherPlugins(t *testing.T) {
 	t.Cleanup(func() { _, _ = process.Process.Kill(), process.Wait() })
 	// A file of the test's stands for one of sysfs in the mount namespace; policy is field 41 of proc_pid_stat(5).
 	state := func() string {
-		data, err := os.ReadFile(filepath.Join(n.dir, "sysfs"))
+		data, err := os.ReadFile(filepath.Join(n.Dir, "sysfs"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -454,7 +358,7 @@ func TestAKilledTunedLosesNothingOfOtherPlugins(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.TrimSpace(string(data)) + " policy " + strings.Fields(string(stat))[40] + " " + n.value()
+		return strings.TrimSpace(string(data)) + " policy " + strings.Fields(string(stat))[40] + " " + n.Value(t)
 	}
 	becomes := func(want string) {
 		t.Helper()
@@ -465,18 +369,18 @@ func TestAKilledTunedLosesNothingOfOtherPlugins(t *testing.T) {
 			return nil
 		})
 	}
-	before, after := "Y policy 0 "+original, "N policy 3 32768"
+	before, after := "Y policy 0 "+tunedtest.Original, "N policy 3 32768"
 	becomes(before)
 	n.wants(spec(sets("32768") + "[sysfs]\n/sys/module/printk/parameters/time=N\n[scheduler]\nruntime=0\ngroup.x=0:b:0:*:^sleep 54321$\n"))
 	becomes(after)
 	n.asExpected(30 * time.Second)
 	for range 2 {
-		pid := n.pid()
+		pid := n.PID()
 		n.kill(pid, syscall.SIGKILL)
 		n.gone(pid)
 		becomes(after)
 		testenv.Eventually(t, 15*time.Second, func() error {
-			if now := n.pid(); now == "" || now == pid {
+			if now := n.PID(); now == "" || now == pid {
 				return errors.New("no other TuneD")
 			}
 			return nil
@@ -493,11 +397,11 @@ func TestATunedThatIsKilledAgainAndAgainIsStartedLessAndLessOften(t *testing.T) 
 	n.wants(spec(sets("32768")))
 	n.asExpected(30 * time.Second)
 	for range 3 {
-		pid := n.pid()
+		pid := n.PID()
 		n.kill(pid, syscall.SIGKILL)
 		n.gone(pid)
 		testenv.Eventually(t, 15*time.Second, func() error {
-			if now := n.pid(); now == "" || now == pid {
+			if now := n.PID(); now == "" || now == pid {
 				return errors.New("no other TuneD")
 			}
 			return nil
@@ -508,7 +412,7 @@ func TestATunedThatIsKilledAgainAndAgainIsStartedLessAndLessOften(t *testing.T) 
 		t.Error("the third pause is not four seconds")
 	}
 	n.wantsNothing()
-	n.eventually(original, 20*time.Second)
+	n.Eventually(t, tunedtest.Original, 20*time.Second)
 }
 
 func TestTheNextProgramTakesOver(t *testing.T) {
@@ -526,18 +430,18 @@ func TestTheNextProgramTakesOver(t *testing.T) {
 			n.start()
 			n.wants(spec(sets("32768")))
 			n.asExpected(30 * time.Second)
-			pid := n.pid()
+			pid := n.PID()
 			end(n)
 			n.gone(pid)
-			if got := n.value(); got != "32768" {
-				t.Errorf("%s is %s after this program has ended", sysctl, got)
+			if got := n.Value(t); got != "32768" {
+				t.Errorf("%s is %s after this program has ended", tunedtest.Sysctl, got)
 			}
-			n.wants(spec("[main]\nsummary=other\n[other]\ntype=sysctl\n" + sysctl + "=40000\n"))
+			n.wants(spec("[main]\nsummary=other\n[other]\ntype=sysctl\n" + tunedtest.Sysctl + "=40000\n"))
 			n.start()
-			n.eventually("40000", 15*time.Second)
+			n.Eventually(t, "40000", 15*time.Second)
 			n.asExpected(30 * time.Second)
 			n.wantsNothing()
-			n.eventually(original, 10*time.Second)
+			n.Eventually(t, tunedtest.Original, 10*time.Second)
 		})
 	}
 }
@@ -554,10 +458,10 @@ func TestWhatTunedChangedIsUndoneWithTheDaemonSet(t *testing.T) {
 	if err := n.daemon.Terminate(t, 30*time.Second); err != nil {
 		t.Error(err)
 	}
-	if got := n.value(); got != original {
-		t.Errorf("%s is %s", sysctl, got)
+	if got := n.Value(t); got != tunedtest.Original {
+		t.Errorf("%s is %s", tunedtest.Sysctl, got)
 	}
-	if left, _ := filepath.Glob(filepath.Join(n.dir, "[er]*", "*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(n.Dir, "[er]*", "*")); len(left) > 0 {
 		t.Errorf("left are %v", left)
 	}
 }
@@ -568,7 +472,7 @@ func TestWithoutAnAPIServerTheNodeKeepsItsTuning(t *testing.T) {
 	n.start()
 	n.wants(spec(sets("32768")))
 	n.asExpected(30 * time.Second)
-	pid := n.pid()
+	pid := n.PID()
 	n.daemon.Kill()
 	n.gone(pid)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -579,37 +483,37 @@ func TestWithoutAnAPIServerTheNodeKeepsItsTuning(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(strings.ReplaceAll(string(data), n.Config.Host, "https://127.0.0.1:1")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	away := testenv.Run(t, "inside", n.holder, "tuned", kubeconfig, n.name)
+	away := n.Kernel.Run(t, "tuned", kubeconfig, n.name)
 	testenv.Eventually(t, 10*time.Second, func() error {
-		if n.pid() == "" || n.pid() == pid {
+		if n.PID() == "" || n.PID() == pid {
 			return errors.New("no other TuneD")
 		}
 		return nil
 	})
-	n.eventually("32768", 5*time.Second)
+	n.Eventually(t, "32768", 5*time.Second)
 	if err := away.Terminate(t, 30*time.Second); err != nil {
 		t.Error(err)
 	}
-	if got := n.value(); got != "32768" {
-		t.Errorf("%s is %s: nobody said that the DaemonSet is gone", sysctl, got)
+	if got := n.Value(t); got != "32768" {
+		t.Errorf("%s is %s: nobody said that the DaemonSet is gone", tunedtest.Sysctl, got)
 	}
 }
 
 func TestWhatTheHostOverridesIsNamed(t *testing.T) {
 	n := newNode(t)
-	if err := os.WriteFile(filepath.Join(n.dir, "sysctl.d", "99-host.conf"), []byte(sysctl+" = 20000\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(n.Dir, "sysctl.d", "99-host.conf"), []byte(tunedtest.Sysctl+" = 20000\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	n.start()
 	n.wants(spec(sets("32768")))
-	if got := n.says(30*time.Second, "Applied=True/AsExpected", "Degraded=True/TunedSysctlOverride")["Degraded"]; !strings.Contains(got, sysctl) {
+	if got := n.says(30*time.Second, "Applied=True/AsExpected", "Degraded=True/TunedSysctlOverride")["Degraded"]; !strings.Contains(got, tunedtest.Sysctl) {
 		t.Errorf("the message is %q", got)
 	}
-	n.eventually("20000", time.Second)
+	n.Eventually(t, "20000", time.Second)
 	wins := spec(sets("32768"))
 	wins.Config.TunedConfig.ReapplySysctl = new(bool)
 	n.wants(wins)
-	n.eventually("32768", 10*time.Second)
+	n.Eventually(t, "32768", 10*time.Second)
 	n.asExpected(30 * time.Second)
 }
 
@@ -658,9 +562,9 @@ func TestTunedLogsInDetailIfTheProfileSaysSo(t *testing.T) {
 		return nil
 	})
 	n.asExpected(30 * time.Second)
-	n.eventually("32768", time.Second)
+	n.Eventually(t, "32768", time.Second)
 	n.wantsNothing()
-	n.eventually(original, 10*time.Second)
+	n.Eventually(t, tunedtest.Original, 10*time.Second)
 }
 
 func TestConditionsAreThoseOfProfiles(t *testing.T) {

@@ -6,10 +6,8 @@ package story
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -41,13 +39,10 @@ import (
 	"workload.openshift.io/operators/tuning"
 	"workload.openshift.io/operators/tuning/controller"
 	"workload.openshift.io/operators/tuning/daemon"
+	"workload.openshift.io/operators/tuning/tunedtest"
 )
 
-// The sysctl belongs to an IPC namespace, which ends with the test binary.
 const (
-	sysctl    = "kernel.msgmnb"
-	original  = "16384"
-	python    = "/usr/bin/python3"
 	namespace = "partition-tuning"
 	// controlPlane is the hosted cluster's, with the ConfigMaps.
 	controlPlane = "clusters-hosted"
@@ -55,23 +50,11 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, testenv.Programs{
+	testenv.Main(m, tunedtest.Programs(testenv.Programs{
 		"partition-controller": func() int {
 			command := app.NewCommand(&controller.Companion{})
 			command.SetContext(ctrl.SetupSignalHandler())
 			return cli.Run(command)
-		},
-		"namespaces": func() int {
-			return become("unshare", "--ipc", "--mount", "sh", "-ec", `
-mkdir -p /run/tuned "$0/etc" "$0/run"
-mount --bind "$0/etc" /etc/tuned
-mount --bind "$0/run" /run/tuned
-echo ready
-exec sleep infinity`, os.Args[1])
-		},
-		"inside": func() int {
-			os.Setenv("PARTITION_TESTENV_PROGRAM", os.Args[2])
-			return become(append([]string{"nsenter", "--target", os.Args[1], "--ipc", "--mount", "--", os.Args[0]}, os.Args[3:]...)...)
 		},
 		"tuned": func() int {
 			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -84,41 +67,19 @@ exec sleep infinity`, os.Args[1])
 			if err != nil {
 				panic(err)
 			}
-			d := &daemon.Daemon{Node: node, Client: c, Python: python, EtcDir: "/etc/tuned", RunDir: "/run/tuned"}
+			d := &daemon.Daemon{Node: node, Client: c, Python: tunedtest.Python, EtcDir: "/etc/tuned", RunDir: "/run/tuned"}
 			if err := d.Run(logr.NewContext(ctx, klog.Background())); err != nil {
 				panic(err)
 			}
 			return 0
 		},
-		"watch": func() int {
-			for last := ""; ; time.Sleep(200 * time.Microsecond) {
-				data, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(sysctl, ".", "/"))
-				if err != nil {
-					panic(err)
-				}
-				if value := strings.TrimSpace(string(data)); value != last {
-					fmt.Println(value)
-					last = value
-				}
-			}
-		},
-	}, tunedv1.AddToScheme)
-}
-
-func become(arguments ...string) int {
-	path, err := exec.LookPath(arguments[0])
-	if err == nil {
-		err = syscall.Exec(path, arguments, os.Environ())
-	}
-	fmt.Fprintln(os.Stderr, err)
-	return 1
+	}), tunedv1.AddToScheme)
 }
 
 type story struct {
 	*testing.T
+	*tunedtest.Kernel
 	home, hosted *companiontest.Installed
-	holder       string
-	dir          string
 }
 
 func (s *story) do(err error) {
@@ -193,7 +154,7 @@ spec:
   recommend:
   - profile: queues
     priority: 20
-`, sysctl, value)
+`, tunedtest.Sysctl, value)
 	if len(change) > 0 {
 		text = strings.Replace(text, change[0], change[1], 1)
 	}
@@ -206,27 +167,6 @@ spec:
 		err = s.home.Client.Update(s.Context(), configMap)
 	}
 	s.do(err)
-}
-
-func (s *story) value() string {
-	s.Helper()
-	output, err := exec.Command("nsenter", "--target", s.holder, "--ipc", "cat", "/proc/sys/"+strings.ReplaceAll(sysctl, ".", "/")).CombinedOutput()
-	if err != nil {
-		s.Fatalf("%v: %s", err, output)
-	}
-	return strings.TrimSpace(string(output))
-}
-
-func (s *story) eventually(want string, within time.Duration) {
-	s.Helper()
-	begin := time.Now()
-	testenv.Eventually(s.T, within, func() error {
-		if got := s.value(); got != want {
-			return fmt.Errorf("%s is %s, want %s", sysctl, got, want)
-		}
-		return nil
-	})
-	s.Logf("%s = %s after %s", sysctl, want, time.Since(begin).Round(10*time.Millisecond))
 }
 
 func (s *story) applied(within time.Duration) {
@@ -243,36 +183,15 @@ func (s *story) applied(within time.Duration) {
 	})
 }
 
-func (s *story) tuned() string {
-	data, _ := os.ReadFile(filepath.Join(s.dir, "run", "tuned.pid"))
-	return string(data)
-}
-
 func TestASysctlFromTheManagementClusterToAKernel(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("TuneD runs as root only")
-	}
-	for _, path := range []string{"/usr/sbin/tuned", python} {
-		if _, err := os.Stat(path); err != nil {
-			t.Skipf("TuneD is not installed: %v; Debian's package is tuned", err)
-		}
-	}
 	s := &story{
-		T: t, dir: t.TempDir(),
+		T: t, Kernel: tunedtest.New(t),
 		home:   &companiontest.Installed{ControlPlane: testenv.Start(t), Name: "tuning", Namespace: namespace},
 		hosted: &companiontest.Installed{ControlPlane: testenv.StartHosted(t), Name: "tuning", Namespace: namespace},
 	}
 	s.home.Kubectl(t, "apply", "--server-side", "-k", companiontest.Base("tuning"))
 	s.home.Kubectl(t, "apply", "--server-side", "-f", filepath.Join(companiontest.Base("sample"), "management.yaml"))
 	s.hosted.Kubectl(t, "apply", "--server-side", "-k", filepath.Join(companiontest.Base("tuning"), "hosted"))
-	holder := testenv.Run(t, "namespaces", s.dir)
-	testenv.Eventually(t, 10*time.Second, func() error {
-		if !strings.Contains(holder.Output(), "ready") {
-			return errors.New(holder.Log())
-		}
-		return nil
-	})
-	s.holder = fmt.Sprint(holder.Pid())
 	s.do(s.hosted.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{tunedv1.NodePoolLabel: "pool-a"}}}))
 	s.do(s.hosted.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-b", Labels: map[string]string{tunedv1.NodePoolLabel: "pool-b"}}}))
 	pod := s.pod(node)
@@ -284,17 +203,17 @@ func TestASysctlFromTheManagementClusterToAKernel(t *testing.T) {
 	// From a ConfigMap to the kernel.
 	s.configure("32768")
 	controllers := s.controllers()
-	operand := testenv.Run(t, "inside", s.holder, "tuned", s.kubeconfig(s.hosted, tunedv1.Namespace, "tuned", pod))
-	s.eventually("32768", 30*time.Second)
+	operand := s.Kernel.Run(t, "tuned", s.kubeconfig(s.hosted, tunedv1.Namespace, "tuned", pod))
+	s.Eventually(t, "32768", 30*time.Second)
 	s.applied(30 * time.Second)
 	s.do(s.hosted.Client.Get(t.Context(), client.ObjectKey{Namespace: tunedv1.Namespace, Name: hostedName}, &tunedv1.Tuned{}))
-	pid := s.tuned()
+	pid := s.PID()
 
 	// An edited value. TuneD is not started again.
 	s.configure("40000")
-	s.eventually("40000", 10*time.Second)
+	s.Eventually(t, "40000", 10*time.Second)
 	s.applied(30 * time.Second)
-	if got := s.tuned(); got != pid {
+	if got := s.PID(); got != pid {
 		t.Errorf("TuneD is process %s, and was %s", got, pid)
 	}
 
@@ -329,7 +248,7 @@ func TestASysctlFromTheManagementClusterToAKernel(t *testing.T) {
 	})
 
 	// A hosted administrator: refused; without the policies put back, and the kernel's value never moves.
-	watch := testenv.Run(t, "inside", s.holder, "watch")
+	values := s.Watch(t)
 	edits := map[string]func() error{
 		"a Tuned": func() error {
 			return s.hosted.Client.Patch(t.Context(), &tunedv1.Tuned{ObjectMeta: at(hostedName)}, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"profile":[{"name":"queues","data":"[sysctl]\nkernel.msgmnb=1000"}]}}`)))
@@ -362,10 +281,9 @@ func TestASysctlFromTheManagementClusterToAKernel(t *testing.T) {
 		})
 	}
 	time.Sleep(4 * time.Second)
-	if got := strings.Fields(watch.Output()); !slices.Equal(got, []string{"40000"}) {
-		t.Errorf("the kernel's values were %v", got)
+	if got := values(); !slices.Equal(got, []string{"40000"}) {
+		t.Errorf("the kernel's values were %q", got)
 	}
-	watch.Kill()
 	s.hosted.Kubectl(t, "apply", "--server-side", "-k", filepath.Join(companiontest.Base("tuning"), "hosted"))
 
 	// A typo.
@@ -383,25 +301,25 @@ func TestASysctlFromTheManagementClusterToAKernel(t *testing.T) {
 		return nil
 	})
 	testenv.Always(t, 5*time.Second, func() error {
-		if got := s.value(); got != "40000" {
-			return fmt.Errorf("%s is %s", sysctl, got)
+		if got := s.Value(t); got != "40000" {
+			return fmt.Errorf("%s is %s", tunedtest.Sysctl, got)
 		}
 		return nil
 	})
 	s.configure("50000")
-	s.eventually("50000", 10*time.Second)
+	s.Eventually(t, "50000", 10*time.Second)
 	s.applied(30 * time.Second)
 
 	// TuneD is killed, and the profile removed.
 	var number int
-	if _, err := fmt.Sscan(s.tuned(), &number); err != nil || number < 2 {
-		t.Fatalf("%q: %v", s.tuned(), err)
+	if _, err := fmt.Sscan(s.PID(), &number); err != nil || number < 2 {
+		t.Fatalf("%q: %v", s.PID(), err)
 	}
 	s.do(syscall.Kill(number, syscall.SIGKILL))
-	s.configure("50000", sysctl+"=50000", "# nothing")
-	s.eventually(original, 20*time.Second)
+	s.configure("50000", tunedtest.Sysctl+"=50000", "# nothing")
+	s.Eventually(t, tunedtest.Original, 20*time.Second)
 	s.configure("50000")
-	s.eventually("50000", 20*time.Second)
+	s.Eventually(t, "50000", 20*time.Second)
 
 	// Uninstalled, with the controllers gone: the policies first. The garbage collector, which is not here, would end the pod.
 	s.do(controllers.Terminate(t, 30*time.Second))
@@ -410,8 +328,8 @@ func TestASysctlFromTheManagementClusterToAKernel(t *testing.T) {
 		t.Errorf("clean says %s", output)
 	}
 	s.do(operand.Terminate(t, 30*time.Second))
-	if got := s.value(); got != original {
-		t.Errorf("%s is %s", sysctl, got)
+	if got := s.Value(t); got != tunedtest.Original {
+		t.Errorf("%s is %s", tunedtest.Sysctl, got)
 	}
 }
 
