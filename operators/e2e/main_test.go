@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -19,7 +18,6 @@ import (
 
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/cluster/tidy"
 	"workload.openshift.io/operators/e2e/internal/rig"
 )
 
@@ -49,57 +47,26 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == asCommand {
 		os.Exit(ask(os.Args[2]))
 	}
-	flag.StringVar(&config.Bin, "bin", "", "directory of the patched Kubernetes binaries")
-	flag.StringVar(&config.Tools, "tools", "", "directory of etcd, containerd, runc and the CNI plugins")
-	flag.StringVar(&config.Tree, "tree", "", "source tree of the release")
-	flag.StringVar(&images, "images", "", "directory of the companions' images, as images build writes it")
-	flag.StringVar(&controller, "controller", "", "the program partition-controller")
-	flag.Parse()
-	if config.Bin == "" {
-		fmt.Println("SKIPPED: the end-to-end tests need -bin, -tools, -tree, -images and -controller; make operators-e2e builds all of it and sets them")
-		return
-	}
-	if why := host.Unfit(); why != nil {
-		fmt.Println("SKIPPED: the end-to-end tests do not run, because", why)
+	var fit bool
+	if images, controller, fit = rig.ParseFlags(&config); !fit {
 		return
 	}
 	os.Exit(run(m))
 }
 
 func run(m *testing.M) int {
-	began := time.Now()
-	config.Progress = func(format string, args ...any) {
-		fmt.Printf("%5.1fs %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
-	}
 	config.CPUManagerPolicy = "none"
 	config.ReconcilePeriod = 500 * time.Millisecond
-	config.Temporary = true
 	config.Kubelet = kubeletProgram
 	cluster = host.New(config)
 	down := func() error { return errors.Join(cluster.Down(context.Background()), removeSettings()) }
-	return tidy.Run(host.Dir, down, func() int {
+	return rig.RunTests(cluster, down, func() int {
 		if err := writeSettings(); err != nil {
 			fmt.Println(err)
 			return 1
 		}
-		status := m.Run()
-		if status != 0 && cluster.Exists() {
-			keepLogs()
-		}
-		return status
+		return m.Run()
 	})
-}
-
-func keepLogs() {
-	logs, err := os.MkdirTemp("", "companions-e2e-")
-	if err == nil {
-		err = cluster.SaveLogs(logs)
-	}
-	if err != nil {
-		fmt.Println("the logs cannot be kept:", err)
-		return
-	}
-	fmt.Println("the logs of all components are kept in", logs)
 }
 
 // writeSettings tells the agent that this test binary is the commands by which it reaches the

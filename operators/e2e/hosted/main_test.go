@@ -7,17 +7,15 @@ package hosted
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/cluster/tidy"
+	"workload.openshift.io/operators/e2e/internal/rig"
 )
 
 var (
@@ -42,18 +40,8 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	flag.StringVar(&config.Bin, "bin", "", "directory of the patched Kubernetes binaries")
-	flag.StringVar(&config.Tools, "tools", "", "directory of etcd, containerd, runc and the CNI plugins")
-	flag.StringVar(&config.Tree, "tree", "", "source tree of the release")
-	flag.StringVar(&images, "images", "", "directory of the companions' images, as images build writes it")
-	flag.StringVar(&controller, "controller", "", "the program partition-controller")
-	flag.Parse()
-	if config.Bin == "" {
-		fmt.Println("SKIPPED: the end-to-end tests need -bin, -tools, -tree, -images and -controller; make operators-e2e builds all of it and sets them")
-		return
-	}
-	if why := host.Unfit(); why != nil {
-		fmt.Println("SKIPPED: the end-to-end tests do not run, because", why)
+	var fit bool
+	if images, controller, fit = rig.ParseFlags(&config); !fit {
 		return
 	}
 	directory, err := filepath.Abs("../../..")
@@ -61,20 +49,9 @@ func TestMain(m *testing.M) {
 		panic(err) // go test has just set the working directory
 	}
 	repository = directory
-	began := time.Now()
-	config.Progress = func(format string, args ...any) {
-		fmt.Printf("%5.1fs %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
-	}
-	config.Temporary = true
 	cluster = host.New(config)
 	management = host.New(config.Beside(1))
-	os.Exit(tidy.Run(host.Dir, down, func() int {
-		status := m.Run()
-		if status != 0 && cluster.Exists() {
-			keepLogs()
-		}
-		return status
-	}))
+	os.Exit(rig.RunTests(cluster, down, m.Run))
 }
 
 // down has TuneD give back what it changed on this host, and ends both clusters and the companions.
@@ -131,16 +108,4 @@ func playCluster(arguments []string) error {
 		return err
 	}
 	return fmt.Errorf("this is no command of the tests: %q", arguments)
-}
-
-func keepLogs() {
-	logs, err := os.MkdirTemp("", "companions-e2e-")
-	if err == nil {
-		err = cluster.SaveLogs(logs)
-	}
-	if err != nil {
-		fmt.Println("the logs cannot be kept:", err)
-		return
-	}
-	fmt.Println("the logs of all components are kept in", logs)
 }

@@ -6,14 +6,11 @@ package numaresources
 
 import (
 	"context"
-	"flag"
-	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/cluster/tidy"
+	"workload.openshift.io/operators/e2e/internal/rig"
 )
 
 var (
@@ -28,47 +25,14 @@ var (
 const pool = "0"
 
 func TestMain(m *testing.M) {
-	flag.StringVar(&config.Bin, "bin", "", "directory of the patched Kubernetes binaries")
-	flag.StringVar(&config.Tools, "tools", "", "directory of etcd, containerd, runc and the CNI plugins")
-	flag.StringVar(&config.Tree, "tree", "", "source tree of the release")
-	flag.StringVar(&images, "images", "", "directory of the companions' images, as images build writes it")
-	flag.StringVar(&controller, "controller", "", "the program partition-controller")
-	flag.Parse()
-	if config.Bin == "" {
-		fmt.Println("SKIPPED: the end-to-end tests need -bin, -tools, -tree, -images and -controller; make operators-e2e builds all of it and sets them")
+	var fit bool
+	if images, controller, fit = rig.ParseFlags(&config); !fit {
 		return
-	}
-	if why := host.Unfit(); why != nil {
-		fmt.Println("SKIPPED: the end-to-end tests do not run, because", why)
-		return
-	}
-	began := time.Now()
-	config.Progress = func(format string, args ...any) {
-		fmt.Printf("%5.1fs %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 	}
 	config.Pinning = `{"management": {"cpuset": "` + pool + `"}}`
 	// What is reserved of memory is what the kubelet evicts at.
 	config.KubeletConfiguration = "topologyManagerPolicy: " + policyAtFirst + "\ntopologyManagerScope: pod\n" +
 		"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 0, limits: {memory: 300Mi}}]\n"
-	config.Temporary = true
 	cluster = host.New(config)
-	os.Exit(tidy.Run(host.Dir, func() error { return cluster.Down(context.Background()) }, func() int {
-		status := m.Run()
-		if status != 0 && cluster.Exists() {
-			keepLogs()
-		}
-		return status
-	}))
-}
-
-func keepLogs() {
-	logs, err := os.MkdirTemp("", "companions-e2e-")
-	if err == nil {
-		err = cluster.SaveLogs(logs)
-	}
-	if err != nil {
-		fmt.Println("the logs cannot be kept:", err)
-		return
-	}
-	fmt.Println("the logs of all components are kept in", logs)
+	os.Exit(rig.RunTests(cluster, func() error { return cluster.Down(context.Background()) }, m.Run))
 }
