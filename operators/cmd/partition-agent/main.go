@@ -4,34 +4,14 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
-	"k8s.io/component-base/version"
+	"workload.openshift.io/operators/internal/nodeprogram"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := newCommand().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(nodeprogram.Run(newCommand())) }
 
 func newCommand() *cobra.Command {
-	command := &cobra.Command{
-		Use:               "partition-agent",
-		Short:             "Do on a node what companions of a partitioned cluster ask for",
-		Version:           version.Get().GitVersion,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-	}
-	command.AddCommand(newCPUPolicy())
-	return command
+	return nodeprogram.NewCommand("partition-agent", "Do on a node what companions of a partitioned cluster ask for", newCPUPolicy())
 }

@@ -6,34 +6,14 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
-	"k8s.io/component-base/version"
+	"workload.openshift.io/operators/internal/nodeprogram"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := newCommand().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "Error:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(nodeprogram.Run(newCommand())) }
 
 func newCommand() *cobra.Command {
-	command := &cobra.Command{
-		Use:               "partition-node",
-		Short:             "Run the daemon of a companion on its node",
-		Version:           version.Get().GitVersion,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-	}
-	command.AddCommand(newTunedCommand(), newTopologyCommand())
-	return command
+	return nodeprogram.NewCommand("partition-node", "Run the daemon of a companion on its node", newTunedCommand(), newTopologyCommand())
 }
