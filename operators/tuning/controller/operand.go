@@ -29,16 +29,13 @@ type operandReconciler struct {
 	settings Settings
 }
 
-// The engine looks for what it has made in all namespaces.
-//
-// +kubebuilder:rbac:groups=apps,resources=daemonsets,roleName=tuning-hosted,verbs=list
-// +kubebuilder:rbac:groups=apps,resources=daemonsets,namespace=openshift-cluster-node-tuning-operator,roleName=tuning-hosted,verbs=watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=daemonsets,namespace=openshift-cluster-node-tuning-operator,roleName=tuning-hosted,verbs=list;watch;create;patch;delete
 
 func addOperandReconciler(clusters companion.Clusters, settings Settings) error {
 	hosted := clusters.Hosted
 	r := &operandReconciler{&operand.Operand{
 		Reader: hosted.GetAPIReader(), Writer: hosted.GetClient(),
-		Companion: Name, Name: "tuned", Kinds: []schema.GroupVersionKind{daemonSetKind},
+		Companion: Name, Name: "tuned", Namespace: tunedv1.Namespace, Kinds: []schema.GroupVersionKind{daemonSetKind},
 	}, settings}
 	return ctrl.NewControllerManagedBy(clusters.Home).Named("operand").
 		WatchesRawSource(source.Kind(hosted.GetCache(), &appsv1.DaemonSet{}, handler.TypedEnqueueRequestsFromMapFunc(
