@@ -176,8 +176,6 @@ func run(ctx context.Context, home, hosted *rest.Config, config *configv1alpha1.
 			if _, err := in.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 				return fmt.Errorf("companion %s needs %T: %w", c.Name(), object, err)
 			}
-		}
-		for object := range objects {
 			if _, is := object.(*corev1.Node); is && config.Runs(configv1alpha1.Controllers) {
 				if err := mgr.Add(watchClaims(in.GetClient(), names(all))); err != nil {
 					return err
