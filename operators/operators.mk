@@ -11,7 +11,7 @@ OPERATOR ?=
 ##@ Companions
 
 .PHONY: operators
-operators: packages ## Build the companions' programs, partition-controller and partition-agent
+operators: packages ## Build the companions' programs, partition-controller, partition-agent and partition-node
 	@echo "building the companions" >&2
 	@cd operators && $(ALIKE) go build -buildvcs=false -ldflags='-s -w' -o "$(CURDIR)/$(OUT)/bin/" ./cmd/...
 

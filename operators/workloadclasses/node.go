@@ -117,7 +117,7 @@ func Write(node *corev1.Node, d Decision, precluded bool, class string, now time
 	if err != nil || CordonedByOthers(node, before) {
 		return
 	}
-	// A state that is cleared while a person has uncordoned begins anew.
+	// A state that is cleared while a person has uncordoned begins again.
 	after := before
 	if cmpState(before.State) != d.State {
 		after = Record{State: d.State, Since: now}

@@ -74,7 +74,7 @@ func TestWrite(t *testing.T) {
 			"{metadata: {annotations: {" + stateKey + state(PreferNoSchedule, 3) + "}}, spec: {unschedulable: true}}", None, false,
 			"{metadata: {annotations: {" + stateKey + state(PreferNoSchedule, 3) + "}}, spec: {unschedulable: true}}",
 		},
-		"after a person uncordoned the time begins anew": {
+		"after a person uncordoned the time begins again": {
 			"metadata: {annotations: {" + stateKey + state(NoSchedule, 3) + "}}", NoSchedule, false,
 			"{metadata: {annotations: {" + noDown + ", " + stateKey + state(NoSchedule, 0) + "}}, spec: {unschedulable: true}}",
 		},

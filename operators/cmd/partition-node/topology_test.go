@@ -82,7 +82,7 @@ func (k *kubelet) change(do func()) {
 	do()
 }
 
-// start makes the socket anew, as a kubelet that has restarted does.
+// start recreates the socket, as a kubelet that has restarted does.
 func (k *kubelet) start(t *testing.T) {
 	t.Helper()
 	if k.server != nil {

@@ -33,7 +33,7 @@ type situations struct {
 	others client.Reader
 	// namespace is that of the Leases.
 	namespace string
-	// fresh is how long an observation is believed to prevent a request; zero means for ever. A person who
+	// fresh is how long an observation is believed to prevent a request; zero means forever. A person who
 	// has just repaired a node must be able to ask, since only a request has the node observed again.
 	fresh time.Duration
 }

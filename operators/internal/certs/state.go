@@ -132,7 +132,7 @@ func (s state) data() map[string][]byte {
 	return data
 }
 
-// bundle is what belongs into the webhook configurations.
+// bundle is what belongs in the webhook configurations.
 func (s state) bundle() []byte {
 	var bundle bytes.Buffer
 	for _, ca := range s.trusted {

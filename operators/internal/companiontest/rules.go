@@ -173,7 +173,7 @@ func probesSayTheTruth(t *testing.T, i *Installed) {
 		testenv.Eventually(t, patience, func() error { return i.Ready(t) })
 		return
 	}
-	// Without the objects that CAs belong into, kube-apiserver cannot call a webhook.
+	// Without the objects that CAs belong in, kube-apiserver cannot call a webhook.
 	i.Kubectl(t, "delete", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "--selector=app.kubernetes.io/name="+i.Name)
 	i.Start(t, nil)
 	alive := func() error {

@@ -213,7 +213,7 @@ func TestEachGroupHasItsExporters(t *testing.T) {
 		}
 		return nil
 	})
-	t.Run("with their privileges and no more", func(t *testing.T) {
+	t.Run("with only their privileges", func(t *testing.T) {
 		for group, set := range sets {
 			pod, container := set.Spec.Template.Spec, set.Spec.Template.Spec.Containers[0]
 			if pod.HostNetwork || pod.HostPID || pod.HostIPC || len(pod.InitContainers) > 0 || len(pod.Containers) != 1 {

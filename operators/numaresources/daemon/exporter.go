@@ -36,7 +36,7 @@ type Exporter struct {
 	resources *podResources
 	// config is the last one that could be read.
 	config numaresources.ExporterConfiguration
-	// What is read seldom: the kubelet makes its socket anew when it starts, and changes its policies only then.
+	// What is read seldom: the kubelet recreates its socket when it starts, and changes its policies only then.
 	run     os.FileInfo
 	readAt  time.Time
 	nodes   []topology.NUMANode

@@ -61,7 +61,7 @@ func (k Kubelet) Running(ctx context.Context) (numaresources.Kubelet, error) {
 	request.Header.Set("Authorization", "Bearer "+token)
 	client := http.Client{
 		Transport: &http.Transport{
-			// Each connection is verified anew, and never goes through a proxy.
+			// Each connection is verified again, and never goes through a proxy.
 			DisableKeepAlives: true,
 			TLSClientConfig: &tls.Config{
 				MinVersion: tls.VersionTLS12,

@@ -165,7 +165,7 @@ func (w *world) create(kind, version string, spec map[string]any) {
 	w.eventually(func() error { return w.Client.Create(w.t.Context(), object.DeepCopy()) })
 }
 
-// empty removes all that a test leaves, so that the next begins anew. The controllers of machines may make some meanwhile.
+// empty removes all that a test leaves, so that the next begins with nothing. The controllers of machines may make some meanwhile.
 func (w *world) empty() {
 	ctx := context.Background()
 	kinds := []string{"MachineAutoscaler", "MachineSet", "Machine"}
