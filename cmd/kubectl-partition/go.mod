@@ -3,7 +3,6 @@ module workload.openshift.io/kubernetes/cmd/kubectl-partition
 go 1.26.0
 
 require (
-	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/coreos/ignition/v2 v2.24.0
 	github.com/opencontainers/cgroups v0.1.0
 	github.com/owenrumney/go-sarif/v3 v3.3.1
@@ -13,7 +12,6 @@ require (
 	github.com/prometheus/procfs v0.21.1
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
-	github.com/vincent-petithory/dataurl v1.0.0
 	golang.org/x/net v0.60.0
 	golang.org/x/tools v0.51.0
 	google.golang.org/grpc v1.82.1
@@ -40,7 +38,9 @@ require (
 )
 
 require (
+	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/openshift/custom-resource-status v1.1.2 // indirect
+	github.com/vincent-petithory/dataurl v1.0.0 // indirect
 	gomodules.xyz/jsonpatch/v2 v2.4.0 // indirect
 	kubevirt.io/api v1.8.4 // indirect
 	kubevirt.io/containerized-data-importer-api v1.64.0 // indirect

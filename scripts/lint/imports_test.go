@@ -127,6 +127,11 @@ var borders = []border{
 		why:   "it reads files, independent of its callers",
 	},
 	{
+		place: "node/nodefiles",
+		never: []string{node + "/kubeletstate", node + "/readmission", node + "/cri", node + "/kubeletclient", "os"},
+		why:   "it is a function of a value: nothing is read from a host, and nothing written",
+	},
+	{
 		place: "node/topology",
 		never: []string{core},
 		why:   "it reads a host, independent of its callers",

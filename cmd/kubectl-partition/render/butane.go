@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/coreos/ignition/v2/config/v3_2/types"
+	"workload.openshift.io/kubernetes/node/nodefiles"
 )
 
 // butaneConfig is the part of Butane's variants openshift and fcos that is used here. Butane's
@@ -49,7 +50,7 @@ type butaneFile struct {
 // openshift the one that makes Ignition 3.2.0, for fcos the first with kernel arguments.
 var Variants = map[string]string{"openshift": "4.8.0", "fcos": "1.4.0"}
 
-func renderButane(nodes []Node, o Options) (r Rendered, err error) {
+func renderButane(nodes []nodefiles.Node, o Options) (r Rendered, err error) {
 	if o.Variant == "" {
 		o.Variant = "openshift"
 	}
@@ -87,15 +88,15 @@ func renderButane(nodes []Node, o Options) (r Rendered, err error) {
 			f.Contents.Inline, f.User.Name = string(file.Content), "root"
 			b.Storage.Files = append(b.Storage.Files, f)
 		}
-		file, err := yamlFile(machineConfigName(node.Role)+".bu", 0o644, "", b)
+		file, err := nodefiles.YAML(machineConfigName(node.Role)+".bu", 0o644, "", b)
 		if err != nil {
 			return Rendered{}, err
 		}
 		var again butaneConfig
-		if err := file.decodeYAML(&again); err != nil {
+		if err := file.DecodeYAML(&again); err != nil {
 			return Rendered{}, err
 		}
-		if err := checkIgnition(file.Path, again.ignition(), content); err != nil {
+		if err := nodefiles.CheckIgnition(file.Path, again.ignition(), content); err != nil {
 			return Rendered{}, err
 		}
 		r.Files = append(r.Files, file)
@@ -105,9 +106,9 @@ func renderButane(nodes []Node, o Options) (r Rendered, err error) {
 
 // ignition returns what Butane makes of the files.
 func (b butaneConfig) ignition() types.Config {
-	var files []File
+	var files []nodefiles.File
 	for _, f := range b.Storage.Files {
-		files = append(files, File{Path: f.Path, Mode: fs.FileMode(f.Mode), Content: []byte(f.Contents.Inline)})
+		files = append(files, nodefiles.File{Path: f.Path, Mode: fs.FileMode(f.Mode), Content: []byte(f.Contents.Inline)})
 	}
-	return ignitionOf(files)
+	return nodefiles.Ignition(files)
 }

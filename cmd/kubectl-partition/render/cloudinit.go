@@ -5,6 +5,7 @@ package render
 import (
 	"fmt"
 	"slices"
+	"workload.openshift.io/kubernetes/node/nodefiles"
 )
 
 // cloudConfig is the part of cloud-init's user data that is used here (cloud-init, modules
@@ -22,7 +23,7 @@ type cloudFile struct {
 	Content     string `json:"content"`
 }
 
-func renderCloudInit(nodes []Node, _ Options) (r Rendered, err error) {
+func renderCloudInit(nodes []nodefiles.Node, _ Options) (r Rendered, err error) {
 	for _, node := range nodes {
 		files, err := filesOf(node, typesOf(nodes))
 		if err != nil {
@@ -36,14 +37,14 @@ func renderCloudInit(nodes []Node, _ Options) (r Rendered, err error) {
 		if len(files.host) > 0 {
 			c.RunCmd = append(c.RunCmd, []string{"systemctl", "daemon-reexec"})
 		}
-		if slices.ContainsFunc(files.host, func(f File) bool { return f.Path == workqueuePath }) {
-			c.RunCmd = append(c.RunCmd, []string{"systemd-tmpfiles", "--create", workqueuePath})
+		if slices.ContainsFunc(files.host, func(f nodefiles.File) bool { return f.Path == nodefiles.WorkqueuePath }) {
+			c.RunCmd = append(c.RunCmd, []string{"systemd-tmpfiles", "--create", nodefiles.WorkqueuePath})
 		}
-		if slices.ContainsFunc(files.host, func(f File) bool { return f.Path == irqbalancePath }) {
+		if slices.ContainsFunc(files.host, func(f nodefiles.File) bool { return f.Path == nodefiles.IRQBalancePath }) {
 			c.RunCmd = append(c.RunCmd, []string{"systemctl", "try-restart", "irqbalance.service"})
 		}
-		if slices.Contains(node.Host, KThreads) && !node.Reserved().IsEmpty() {
-			c.RunCmd = append(c.RunCmd, []string{"systemctl", "start", kthreadsUnit + ".timer"})
+		if slices.Contains(node.Host, nodefiles.KThreads) && !node.Reserved().IsEmpty() {
+			c.RunCmd = append(c.RunCmd, []string{"systemctl", "start", nodefiles.KThreadsUnit + ".timer"})
 		}
 		if len(files.grub) > 0 {
 			c.RunCmd = append(c.RunCmd, []string{"update-grub"})
@@ -52,13 +53,13 @@ func renderCloudInit(nodes []Node, _ Options) (r Rendered, err error) {
 		if len(nodes) > 1 {
 			name = "cloud-init-" + node.Role + ".yaml"
 		}
-		file, err := yamlFile(name, 0o644, "#cloud-config\n", c)
+		file, err := nodefiles.YAML(name, 0o644, "#cloud-config\n", c)
 		if err != nil {
 			return Rendered{}, err
 		}
 		r.Files = append(r.Files, file)
 		r.note(files.notes(node))
-		if slices.Contains(node.Host, Affinity) {
+		if slices.Contains(node.Host, nodefiles.Affinity) {
 			r.note([]string{"CPUAffinity holds for services that start after cloud-init has written it, and for all after the next boot."})
 		}
 	}

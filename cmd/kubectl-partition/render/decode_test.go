@@ -30,6 +30,7 @@ import (
 	"k8s.io/utils/cpuset"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/render"
+	"workload.openshift.io/kubernetes/node/nodefiles"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/partition"
 )
@@ -37,14 +38,14 @@ import (
 // These tests read what is rendered with the code of the programs that read it on a node.
 
 // rendered returns the files of node.yaml for a target, by their paths.
-func rendered(t *testing.T, target render.Target) map[string]render.File {
+func rendered(t *testing.T, target render.Target) map[string]nodefiles.File {
 	t.Helper()
 	nodes, _ := read(t, "node.yaml")
 	r, err := render.Render(target, nodes, render.Options{KubeAPIServerImage: "registry.example.com/kube-apiserver:v1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := map[string]render.File{}
+	files := map[string]nodefiles.File{}
 	for _, file := range r.Files {
 		files[file.Path] = file
 	}

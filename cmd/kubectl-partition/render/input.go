@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package render packs the files of partitioned nodes for an installer.
+//
+// [Read] reads what a person wrote from a file, [Propose] chooses CPUs from a host's topology, and
+// [Render] takes what package nodefiles has validated. All of this is a pure function of the value:
+// nothing is read from the host, and nothing is written.
 package render
 
 import (
@@ -15,16 +20,20 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/kubernetes/node/nodefiles"
 )
+
+// Kind is that of a [nodefiles.NodeConfiguration]. Its version is that of the package output.
+const Kind = "NodeConfiguration"
 
 // maxBytes bounds the size in bytes of an input.
 const maxBytes = 1 << 20
 
-// Read reads configurations from YAML or JSON: documents of the kind [NodeConfiguration], or
+// Read reads configurations from YAML or JSON: documents of the kind [nodefiles.NodeConfiguration], or
 // the configuration of OpenShift's installer, of which it takes workload.partitions of each
 // machine pool (the source document, "Have the installer configure the feature"). Everything
 // but the rest of that configuration is decoded strictly. Errors name the field and the value.
-func Read(r io.Reader) ([]NodeConfiguration, error) {
+func Read(r io.Reader) ([]nodefiles.NodeConfiguration, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
 	if err != nil {
 		return nil, err
@@ -32,7 +41,7 @@ func Read(r io.Reader) ([]NodeConfiguration, error) {
 	if len(data) > maxBytes {
 		return nil, fmt.Errorf("the configuration is larger than %d bytes", maxBytes)
 	}
-	var all []NodeConfiguration
+	var all []nodefiles.NodeConfiguration
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for number := 1; ; number++ {
 		document, err := documents.Read()
@@ -54,7 +63,7 @@ func Read(r io.Reader) ([]NodeConfiguration, error) {
 	return all, nil
 }
 
-func readDocument(document []byte) ([]NodeConfiguration, error) {
+func readDocument(document []byte) ([]nodefiles.NodeConfiguration, error) {
 	data, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {
 		return nil, errors.New(strings.Join(strings.Fields(err.Error()), " "))
@@ -72,11 +81,11 @@ func readDocument(document []byte) ([]NodeConfiguration, error) {
 	if installer.APIVersion != output.APIVersion || installer.Kind != Kind {
 		return nil, fmt.Errorf("apiVersion %q and kind %q: want %s and %s, or the installer's controlPlane and compute", installer.APIVersion, installer.Kind, output.APIVersion, Kind)
 	}
-	var configuration NodeConfiguration
+	var configuration nodefiles.NodeConfiguration
 	if err := decodeStrict(data, &configuration); err != nil {
 		return nil, err
 	}
-	return []NodeConfiguration{configuration}, nil
+	return []nodefiles.NodeConfiguration{configuration}, nil
 }
 
 // installConfig is the part of install-config.yaml that matters here.
@@ -102,7 +111,7 @@ type workload struct {
 
 // configurations has one configuration for each machine pool with partitions. A pool without
 // any leaves the feature off.
-func (c installConfig) configurations() (all []NodeConfiguration, err error) {
+func (c installConfig) configurations() (all []nodefiles.NodeConfiguration, err error) {
 	pools, paths := c.Compute, []string{}
 	for i := range pools {
 		paths = append(paths, fmt.Sprintf("compute[%d]", i))
@@ -121,12 +130,12 @@ func (c installConfig) configurations() (all []NodeConfiguration, err error) {
 		if len(w.Partitions) == 0 {
 			continue
 		}
-		configuration := NodeConfiguration{TypeMeta: output.TypeMeta(Kind), Roles: []string{pool.Name}}
+		configuration := nodefiles.NodeConfiguration{TypeMeta: output.TypeMeta(Kind), Roles: []string{pool.Name}}
 		for j, p := range w.Partitions {
 			if p.CPUIDs == nil {
 				return nil, fmt.Errorf("%s.workload.partitions[%d].cpuIDs: the pool of %q is missing", paths[i], j, p.Name)
 			}
-			configuration.Partitions = append(configuration.Partitions, Partition{Type: p.Name, CPUSet: p.CPUIDs})
+			configuration.Partitions = append(configuration.Partitions, nodefiles.Partition{Type: p.Name, CPUSet: p.CPUIDs})
 		}
 		all = append(all, configuration)
 	}

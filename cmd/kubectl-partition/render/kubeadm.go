@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/kubernetes/node/nodefiles"
 	"workload.openshift.io/partition"
 )
 
@@ -65,7 +67,7 @@ var staticPods = []struct{ name, memory string }{
 
 const kubeadmPatchDirectory = "/etc/kubernetes/patches"
 
-func renderKubeadm(nodes []Node, o Options) (r Rendered, err error) {
+func renderKubeadm(nodes []nodefiles.Node, o Options) (r Rendered, err error) {
 	for _, node := range nodes {
 		files, err := filesOf(node, typesOf(nodes))
 		if err != nil {
@@ -73,7 +75,7 @@ func renderKubeadm(nodes []Node, o Options) (r Rendered, err error) {
 		}
 		content := slices.Concat(files.basic, files.admission, files.host, files.grub)
 		if kubelet := node.KubeletConfiguration(); kubelet != nil {
-			patch, err := yamlFile(path.Join(kubeadmPatchDirectory, "kubeletconfiguration+strategic.yaml"), 0o644, "", *kubelet)
+			patch, err := nodefiles.YAML(path.Join(kubeadmPatchDirectory, "kubeletconfiguration+strategic.yaml"), 0o644, "", *kubelet)
 			if err != nil {
 				return Rendered{}, err
 			}
@@ -107,8 +109,8 @@ func renderKubeadm(nodes []Node, o Options) (r Rendered, err error) {
 }
 
 // staticPodPatches returns a patch for each static pod of kubeadm's control plane.
-func staticPodPatches(node Node, image string) (patches []File, err error) {
-	workloadType, err := node.controlPlaneType()
+func staticPodPatches(node nodefiles.Node, image string) (patches []nodefiles.File, err error) {
+	workloadType, err := controlPlaneType(node)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +127,7 @@ func staticPodPatches(node Node, image string) (patches []File, err error) {
 		if container.Image != "" || container.Resources.Requests != nil {
 			patch.Spec.Containers = []v1.Container{container}
 		}
-		file, err := yamlFile(path.Join(kubeadmPatchDirectory, pod.name+"+strategic.yaml"), 0o644, "", patch)
+		file, err := nodefiles.YAML(path.Join(kubeadmPatchDirectory, pod.name+"+strategic.yaml"), 0o644, "", patch)
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +138,7 @@ func staticPodPatches(node Node, image string) (patches []File, err error) {
 
 // controlPlaneType returns the type of the control plane's static pods: management, or the
 // only one there is.
-func (n Node) controlPlaneType() (string, error) {
+func controlPlaneType(n nodefiles.Node) (string, error) {
 	const management = "management"
 	types := n.Pools.Types()
 	if slices.Contains(types, management) {
@@ -145,35 +147,35 @@ func (n Node) controlPlaneType() (string, error) {
 	if len(types) == 1 {
 		return types[0], nil
 	}
-	return "", fmt.Errorf("role %q has the types %s, and none of them is %s: it is not clear in which the control plane runs", n.Role, listed(types), management)
+	return "", fmt.Errorf("role %q has the types %s, and none of them is %s: it is not clear in which the control plane runs", n.Role, strings.Join(types, ", "), management)
 }
 
 // kubeadmConfigurations returns what kubeadm's commands need to know.
-func kubeadmConfigurations(node Node) ([]File, error) {
+func kubeadmConfigurations(node nodefiles.Node) ([]nodefiles.File, error) {
 	patches := kubeadmPatches{kubeadmPatchDirectory}
 	kind := func(name string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: kubeadmVersion, Kind: name} }
 	upgrade := kubeadmUpgrade{TypeMeta: kind("UpgradeConfiguration"), Node: kubeadmUpgradeStep{patches}}
-	var files []File
+	var files []nodefiles.File
 	if node.ControlPlane() {
 		upgrade.Apply = kubeadmUpgradeStep{patches}
 		cluster := kubeadmCluster{TypeMeta: kind("ClusterConfiguration")}
 		cluster.APIServer.ExtraArgs = []kubeadmArg{{"admission-control-config-file", AdmissionPath}}
 		cluster.APIServer.ExtraVolumes = []kubeadmVolume{{"admission", admissionDirectory, admissionDirectory, true}}
-		clusterFile, err := yamlFile("kubeadm-init.yaml", 0o644, "", cluster)
+		clusterFile, err := nodefiles.YAML("kubeadm-init.yaml", 0o644, "", cluster)
 		if err != nil {
 			return nil, err
 		}
-		initFile, err := yamlFile("kubeadm-init.yaml", 0o644, "", kubeadmNode{kind("InitConfiguration"), patches})
+		initFile, err := nodefiles.YAML("kubeadm-init.yaml", 0o644, "", kubeadmNode{kind("InitConfiguration"), patches})
 		if err != nil {
 			return nil, err
 		}
 		initFile.Content = slices.Concat(initFile.Content, []byte("---\n"), clusterFile.Content)
 		files = append(files, initFile)
 	}
-	join, err := yamlFile("kubeadm-join.yaml", 0o644, "", kubeadmNode{kind("JoinConfiguration"), patches})
+	join, err := nodefiles.YAML("kubeadm-join.yaml", 0o644, "", kubeadmNode{kind("JoinConfiguration"), patches})
 	if err != nil {
 		return nil, err
 	}
-	upgradeFile, err := yamlFile("kubeadm-upgrade.yaml", 0o644, "", upgrade)
+	upgradeFile, err := nodefiles.YAML("kubeadm-upgrade.yaml", 0o644, "", upgrade)
 	return append(files, join, upgradeFile), err
 }

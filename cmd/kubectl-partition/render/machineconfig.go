@@ -9,6 +9,7 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_2/types"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"workload.openshift.io/kubernetes/node/nodefiles"
 )
 
 // machineConfig is the part of OpenShift's kind that is used here. Its own type writes fields
@@ -47,7 +48,7 @@ const (
 
 func machineConfigName(role string) string { return "02-" + role + "-workload-partitioning" }
 
-func renderMachineConfig(nodes []Node, _ Options) (r Rendered, err error) {
+func renderMachineConfig(nodes []nodefiles.Node, _ Options) (r Rendered, err error) {
 	for _, node := range nodes {
 		files, err := filesOf(node, nil)
 		if err != nil {
@@ -59,13 +60,13 @@ func renderMachineConfig(nodes []Node, _ Options) (r Rendered, err error) {
 			TypeMeta: metav1.TypeMeta{APIVersion: machineConfigGroup + "/v1", Kind: "MachineConfig"},
 			Metadata: objectMeta{Name: name, Labels: map[string]string{roleLabel: node.Role}},
 		}
-		m.Spec.Config = ignitionOf(content)
+		m.Spec.Config = nodefiles.Ignition(content)
 		m.Spec.KernelArguments = node.KernelArguments()
-		file, err := yamlFile(name+".yaml", 0o644, "", m)
+		file, err := nodefiles.YAML(name+".yaml", 0o644, "", m)
 		if err != nil {
 			return Rendered{}, err
 		}
-		if err := checkIgnition(file.Path, m.Spec.Config, content); err != nil {
+		if err := nodefiles.CheckIgnition(file.Path, m.Spec.Config, content); err != nil {
 			return Rendered{}, err
 		}
 		r.Files = append(r.Files, file)
@@ -85,14 +86,14 @@ const openShiftNote = "On OpenShift the object Infrastructure decides which type
 
 // poolLabelNote says what a machine pool needs that OpenShift does not label by itself.
 func poolLabelNote(role string) []string {
-	if role == defaultRole || role == "worker" {
+	if role == nodefiles.DefaultRole || role == "worker" {
 		return nil
 	}
 	return []string{fmt.Sprintf("The KubeletConfig of %s selects its machine pool by a label that only master and worker have from the start: oc label machineconfigpool %[1]s %[2]s%[1]s=", role, poolLabelPrefix)}
 }
 
 // kubeletObject returns the KubeletConfig of a role, or nil if nothing is to be configured.
-func kubeletObject(node Node) (*File, error) {
+func kubeletObject(node nodefiles.Node) (*nodefiles.File, error) {
 	fields := node.KubeletConfiguration()
 	if fields == nil {
 		return nil, nil
@@ -104,6 +105,6 @@ func kubeletObject(node Node) (*File, error) {
 	k.Spec.MachineConfigPoolSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: poolLabelPrefix + node.Role, Operator: metav1.LabelSelectorOpExists}}
 	k.Spec.KubeletConfig = *fields
 	k.Spec.KubeletConfig.TypeMeta = metav1.TypeMeta{} // the operator knows it
-	file, err := yamlFile(machineConfigName(node.Role)+"-kubelet.yaml", 0o644, "", k)
+	file, err := nodefiles.YAML(machineConfigName(node.Role)+"-kubelet.yaml", 0o644, "", k)
 	return &file, err
 }

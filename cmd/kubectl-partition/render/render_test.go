@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/render"
+	"workload.openshift.io/kubernetes/node/nodefiles"
 	"workload.openshift.io/partition"
 )
 
@@ -39,7 +39,7 @@ func golden(t *testing.T, name string, got []byte) {
 }
 
 // read returns the nodes of a file of testdata, and the warnings about them.
-func read(t *testing.T, name string) (nodes []render.Node, warnings []string) {
+func read(t *testing.T, name string) (nodes []nodefiles.Node, warnings []string) {
 	t.Helper()
 	file, err := os.Open(filepath.Join("testdata", name))
 	if err != nil {
@@ -51,7 +51,7 @@ func read(t *testing.T, name string) (nodes []render.Node, warnings []string) {
 		t.Fatal(err)
 	}
 	for _, c := range configurations {
-		some, about, err := render.Validate(c, nil)
+		some, about, err := nodefiles.Validate(c, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,51 +99,14 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// The design's section 7 has the form of CRI-O's drop-in, to the byte.
-func TestCRIODropInIsAsInTheDesign(t *testing.T) {
-	design, err := os.ReadFile("../../../docs/dev/design.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	table := regexp.MustCompile("(?s)```toml\n(.*?)```").FindSubmatch(design)
-	if table == nil {
-		t.Fatal("the design has no TOML")
-	}
-	nodes, _, err := render.Validate(render.NodeConfiguration{Partitions: []render.Partition{{Type: "management", CPUSet: list("0-1,52-53")}}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := nodes[0].CRIODropIn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := "[crio.runtime]\ninfra_ctr_cpuset = \"0-1,52-53\"\n\n" + string(table[1]); string(file.Content) != want {
-		t.Errorf("got\n%s\nwant\n%s", file.Content, want)
-	}
-}
-
-// A list is rendered in canonical form, whatever was written.
-func TestPoolsAreCanonical(t *testing.T) {
-	nodes, _, err := render.Validate(render.NodeConfiguration{Partitions: []render.Partition{{Type: "management", CPUSet: list("53,0,52,1,1")}}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, render := range []func() (render.File, error){nodes[0].PinningFile, nodes[0].CRIODropIn, nodes[0].KubeletDropIn} {
-		file, err := render()
-		if err != nil || !bytes.Contains(file.Content, []byte("0-1,52-53")) {
-			t.Errorf("%s: %v\n%s", file.Path, err, file.Content)
-		}
-	}
-}
-
 // nodeOf returns a node of a role, with a pool of one CPU for each type.
-func nodeOf(t *testing.T, role string, types ...string) render.Node {
+func nodeOf(t *testing.T, role string, types ...string) nodefiles.Node {
 	t.Helper()
-	c := render.NodeConfiguration{Roles: []string{role}}
+	c := nodefiles.NodeConfiguration{Roles: []string{role}}
 	for i, workloadType := range types {
-		c.Partitions = append(c.Partitions, render.Partition{Type: workloadType, CPUSet: list(fmt.Sprint(i))})
+		c.Partitions = append(c.Partitions, nodefiles.Partition{Type: workloadType, CPUSet: list(fmt.Sprint(i))})
 	}
-	nodes, _, err := render.Validate(c, nil)
+	nodes, _, err := nodefiles.Validate(c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,19 +121,19 @@ func TestRenderNotesWhatHoldsForSomeNodes(t *testing.T) {
 	patched := render.Options{KubeAPIServerImage: "registry.example.com/kube-apiserver:v1.37.0_wp.cbd2487"}
 	for name, test := range map[string]struct {
 		target  render.Target
-		nodes   []render.Node
+		nodes   []nodefiles.Node
 		options render.Options
 		part    string
 		want    bool
 	}{
-		"of a kube-apiserver that is not patched": {render.Kubeadm, []render.Node{master, worker}, render.Options{}, "Nodes of master get kubeadm's kube-apiserver, which is not patched", true},
-		"nothing of one that is":                  {render.Kubeadm, []render.Node{master, worker}, patched, "which is not patched", false},
-		"nothing of one without a control plane":  {render.Kubeadm, []render.Node{worker}, render.Options{}, "which is not patched", false},
-		"the label that a machine pool lacks":     {render.MachineConfig, []render.Node{nodeOf(t, "infra", "management"), worker}, render.Options{}, "oc label machineconfigpool infra pools.operator.machineconfiguration.openshift.io/infra=", true},
-		"nothing of the label that it has":        {render.MachineConfig, []render.Node{master, worker}, render.Options{}, "oc label", false},
-		"what the fragment excludes":              {render.Tree, []render.Node{worker}, render.Options{}, "kubeReservedCgroup or systemReservedCgroup", true},
-		"what kubeadm's patch excludes":           {render.Kubeadm, []render.Node{worker}, patched, "kubeReservedCgroup or systemReservedCgroup", true},
-		"nothing of pools that reserve no CPU":    {render.Tree, []render.Node{unconfined}, render.Options{}, "kubeReservedCgroup", false},
+		"of a kube-apiserver that is not patched": {render.Kubeadm, []nodefiles.Node{master, worker}, render.Options{}, "Nodes of master get kubeadm's kube-apiserver, which is not patched", true},
+		"nothing of one that is":                  {render.Kubeadm, []nodefiles.Node{master, worker}, patched, "which is not patched", false},
+		"nothing of one without a control plane":  {render.Kubeadm, []nodefiles.Node{worker}, render.Options{}, "which is not patched", false},
+		"the label that a machine pool lacks":     {render.MachineConfig, []nodefiles.Node{nodeOf(t, "infra", "management"), worker}, render.Options{}, "oc label machineconfigpool infra pools.operator.machineconfiguration.openshift.io/infra=", true},
+		"nothing of the label that it has":        {render.MachineConfig, []nodefiles.Node{master, worker}, render.Options{}, "oc label", false},
+		"what the fragment excludes":              {render.Tree, []nodefiles.Node{worker}, render.Options{}, "kubeReservedCgroup or systemReservedCgroup", true},
+		"what kubeadm's patch excludes":           {render.Kubeadm, []nodefiles.Node{worker}, patched, "kubeReservedCgroup or systemReservedCgroup", true},
+		"nothing of pools that reserve no CPU":    {render.Tree, []nodefiles.Node{unconfined}, render.Options{}, "kubeReservedCgroup", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rendered, err := render.Render(test.target, test.nodes, test.options)
@@ -186,17 +149,17 @@ func TestRenderNotesWhatHoldsForSomeNodes(t *testing.T) {
 }
 
 func TestRenderRefuses(t *testing.T) {
-	node := func(role string, types ...string) render.Node { return nodeOf(t, role, types...) }
+	node := func(role string, types ...string) nodefiles.Node { return nodeOf(t, role, types...) }
 	for name, test := range map[string]struct {
 		target  render.Target
-		nodes   []render.Node
+		nodes   []nodefiles.Node
 		options render.Options
 		want    string
 	}{
-		"an unknown target":                  {"helm", []render.Node{node("master", "management")}, render.Options{}, `target "helm": want one of butane, cloud-init, kubeadm, machineconfig, tree`},
-		"an unknown variant":                 {render.Butane, []render.Node{node("master", "management")}, render.Options{Variant: "r4e"}, `variant "r4e" of Butane: want openshift or fcos`},
-		"a role twice":                       {render.Tree, []render.Node{node("worker", "management"), node("worker", "infra")}, render.Options{}, `role "worker" is configured twice`},
-		"a control plane of an unknown type": {render.Kubeadm, []render.Node{node("master", "a", "b")}, render.Options{}, `role "master" has the types a, b, and none of them is management`},
+		"an unknown target":                  {"helm", []nodefiles.Node{node("master", "management")}, render.Options{}, `target "helm": want one of butane, cloud-init, kubeadm, machineconfig, tree`},
+		"an unknown variant":                 {render.Butane, []nodefiles.Node{node("master", "management")}, render.Options{Variant: "r4e"}, `variant "r4e" of Butane: want openshift or fcos`},
+		"a role twice":                       {render.Tree, []nodefiles.Node{node("worker", "management"), node("worker", "infra")}, render.Options{}, `role "worker" is configured twice`},
+		"a control plane of an unknown type": {render.Kubeadm, []nodefiles.Node{node("master", "a", "b")}, render.Options{}, `role "master" has the types a, b, and none of them is management`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := render.Render(test.target, test.nodes, test.options); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -214,11 +177,11 @@ func FuzzRender(f *testing.F) {
 	f.Add("1a", "0-3", "0-3", true)
 	f.Add("on", "63-64,8191", "", false)
 	f.Fuzz(func(t *testing.T, workloadType, pool, cpus string, static bool) {
-		c := render.NodeConfiguration{CPUs: cpus, Host: render.HostParts, Partitions: []render.Partition{{Type: workloadType, CPUSet: &pool}}}
+		c := nodefiles.NodeConfiguration{CPUs: cpus, Host: nodefiles.HostParts, Partitions: []nodefiles.Partition{{Type: workloadType, CPUSet: &pool}}}
 		if static {
 			c.CPUManagerPolicy = "static"
 		}
-		nodes, _, err := render.Validate(c, nil)
+		nodes, _, err := nodefiles.Validate(c, nil)
 		if err != nil {
 			return
 		}

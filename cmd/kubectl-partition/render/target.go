@@ -4,12 +4,12 @@ package render
 
 import (
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"workload.openshift.io/kubernetes/node/nodefiles"
 )
 
 // Target is what the files are for.
@@ -28,7 +28,7 @@ const (
 var Targets = map[Target]struct {
 	// Summary says what is made.
 	Summary string
-	render  func(nodes []Node, o Options) (Rendered, error)
+	render  func(nodes []nodefiles.Node, o Options) (Rendered, error)
 }{
 	Tree:          {"the files of a node, in their directories", renderTree},
 	CloudInit:     {"user data for cloud-init", renderCloudInit},
@@ -47,17 +47,23 @@ type Options struct {
 
 // Rendered is what a target made of nodes.
 type Rendered struct {
-	Files []File
+	// Files have paths relative to wherever they are written.
+	Files []nodefiles.File
 	// Warnings are about the nodes as a group. Notes say what is left to do.
 	Warnings, Notes []string
 }
 
 // Render renders nodes for a target. It returns an error if two nodes have the same role, or
 // something of theirs cannot be said in the target's form.
-func Render(target Target, nodes []Node, o Options) (Rendered, error) {
+func Render(target Target, nodes []nodefiles.Node, o Options) (Rendered, error) {
 	t, known := Targets[target]
 	if !known {
-		return Rendered{}, fmt.Errorf("target %q: want one of %s", target, listed(slices.Sorted(maps.Keys(Targets))))
+		var all []string
+		for target := range Targets {
+			all = append(all, string(target))
+		}
+		slices.Sort(all)
+		return Rendered{}, fmt.Errorf("target %q: want one of %s", target, strings.Join(all, ", "))
 	}
 	roles := sets.New[string]()
 	for _, node := range nodes {
@@ -72,7 +78,7 @@ func Render(target Target, nodes []Node, o Options) (Rendered, error) {
 }
 
 // lackingTypes warns of types that some roles have and others have not.
-func lackingTypes(nodes []Node) (warnings []string) {
+func lackingTypes(nodes []nodefiles.Node) (warnings []string) {
 	for _, workloadType := range typesOf(nodes) {
 		var lacking []string
 		for _, node := range nodes {
@@ -88,7 +94,7 @@ func lackingTypes(nodes []Node) (warnings []string) {
 }
 
 // typesOf returns the types that any node has, in alphabetical order.
-func typesOf(nodes []Node) []string {
+func typesOf(nodes []nodefiles.Node) []string {
 	types := sets.New[string]()
 	for _, node := range nodes {
 		types.Insert(node.Pools.Types()...)
@@ -96,70 +102,65 @@ func typesOf(nodes []Node) []string {
 	return sets.List(types)
 }
 
-// nodeFiles are the files of a node that no installer is needed for.
-type nodeFiles struct {
+// fileSet are the files of a node that no installer is needed for.
+type fileSet struct {
 	// basic are the pinning file and CRI-O's drop-in.
-	basic []File
+	basic []nodefiles.File
 	// kubelet is the kubelet's drop-in, and empty if there is none.
-	kubelet []File
+	kubelet []nodefiles.File
 	// admission is kube-apiserver's configuration, and empty without a control plane.
-	admission []File
+	admission []nodefiles.File
 	// host are those of HostFiles.
-	host []File
+	host []nodefiles.File
 	// grub has the kernel arguments for a host that boots by GRUB, and is empty if there are
 	// none.
-	grub []File
+	grub []nodefiles.File
 }
 
 // filesOf returns a node's files. types are those that its kube-apiserver activates; without
 // any, something else decides.
-func filesOf(node Node, types []string) (files nodeFiles, err error) {
+func filesOf(node nodefiles.Node, types []string) (files fileSet, err error) {
 	pinning, err := node.PinningFile()
 	if err != nil {
-		return nodeFiles{}, err
+		return fileSet{}, err
 	}
 	crio, err := node.CRIODropIn()
 	if err != nil {
-		return nodeFiles{}, err
+		return fileSet{}, err
 	}
-	files.basic = []File{pinning, crio}
+	files.basic = []nodefiles.File{pinning, crio}
 	if node.KubeletConfiguration() != nil {
 		kubelet, err := node.KubeletDropIn()
 		if err != nil {
-			return nodeFiles{}, err
+			return fileSet{}, err
 		}
-		files.kubelet = []File{kubelet}
+		files.kubelet = []nodefiles.File{kubelet}
 	}
 	if node.ControlPlane() && len(types) > 0 {
 		admission, err := AdmissionConfiguration(types)
 		if err != nil {
-			return nodeFiles{}, err
+			return fileSet{}, err
 		}
-		files.admission = []File{admission}
+		files.admission = []nodefiles.File{admission}
 	}
 	if files.host, err = node.HostFiles(); err != nil {
-		return nodeFiles{}, err
+		return fileSet{}, err
 	}
-	if arguments := node.KernelArguments(); len(arguments) > 0 {
-		// The arguments have no character that a shell would expand.
-		files.grub = []File{{Path: grubPath, Mode: 0o644, Content: fmt.Appendf(nil, "%sGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX %s\"\n", madeBy, strings.Join(arguments, " "))}}
+	if grub := node.GRUBDropIn(); len(grub.Content) > 0 {
+		files.grub = []nodefiles.File{grub}
 	}
 	return files, nil
 }
 
-// grubPath is read by the grub-mkconfig of Debian and its descendants. It comes late in the
-// directory's order: a file that assigns GRUB_CMDLINE_LINUX after it would undo it.
-const grubPath = "/etc/default/grub.d/99-workload-partitioning.cfg"
-
 // all returns all files of a node.
-func (f nodeFiles) all() []File {
+func (f fileSet) all() []nodefiles.File {
 	return slices.Concat(f.basic, f.kubelet, f.admission, f.host, f.grub)
 }
 
 // notes says what must be done once the files are there.
-func (f nodeFiles) notes(node Node) (notes []string) {
+func (f fileSet) notes(node nodefiles.Node) (notes []string) {
 	if len(f.kubelet) > 0 {
-		notes = append(notes, "Start the kubelet with --config-dir="+kubeletDropInDirectory+".")
+		notes = append(notes, "Start the kubelet with --config-dir="+nodefiles.KubeletDropInDirectory+".")
 		notes = append(notes, kubeletNotes(node)...)
 	}
 	if len(f.admission) > 0 {
@@ -171,7 +172,7 @@ func (f nodeFiles) notes(node Node) (notes []string) {
 // kubeletNotes says what keeps a kubelet from starting with the configuration (upstream,
 // pkg/kubelet/apis/config/validation, ValidateKubeletConfiguration, and
 // pkg/kubelet/cm/cpumanager/state, state_checkpoint.go).
-func kubeletNotes(node Node) (notes []string) {
+func kubeletNotes(node nodefiles.Node) (notes []string) {
 	if node.CPUManagerPolicy != "" {
 		notes = append(notes, fmt.Sprintf("A kubelet that has run with another cpuManagerPolicy does not start with %s: drain such a node, stop its kubelet, and delete cpu_manager_state in its root directory.", node.CPUManagerPolicy))
 	}
@@ -181,14 +182,14 @@ func kubeletNotes(node Node) (notes []string) {
 	return append(notes, "The kubelet does not start with kubeReservedCgroup or systemReservedCgroup together with reservedSystemCPUs. If you have one of these, leave reservedSystemCPUs out: the patched kubelet reserves the pools by itself.")
 }
 
-func (f nodeFiles) grubNote(node Node) []string {
+func (f fileSet) grubNote(node nodefiles.Node) []string {
 	if len(f.grub) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("Kernel arguments take effect at the next boot. Run update-grub before it. Where GRUB does not read %s, give them to your boot loader, as in: grubby --update-kernel=ALL --args=%q", path.Dir(grubPath), strings.Join(node.KernelArguments(), " "))}
+	return []string{fmt.Sprintf("Kernel arguments take effect at the next boot. Run update-grub before it. Where GRUB does not read %s, give them to your boot loader, as in: grubby --update-kernel=ALL --args=%q", path.Dir(nodefiles.GRUBDropInPath), strings.Join(node.KernelArguments(), " "))}
 }
 
-func renderTree(nodes []Node, _ Options) (r Rendered, err error) {
+func renderTree(nodes []nodefiles.Node, _ Options) (r Rendered, err error) {
 	for _, node := range nodes {
 		files, err := filesOf(node, typesOf(nodes))
 		if err != nil {
@@ -210,7 +211,7 @@ func (r *Rendered) note(notes []string) {
 }
 
 // directoryOf returns a directory for each role if there are several.
-func directoryOf(node Node, nodes []Node) string {
+func directoryOf(node nodefiles.Node, nodes []nodefiles.Node) string {
 	if len(nodes) == 1 {
 		return ""
 	}
@@ -218,7 +219,7 @@ func directoryOf(node Node, nodes []Node) string {
 }
 
 // below makes absolute paths relative to a directory of the output.
-func below(directory string, files []File) []File {
+func below(directory string, files []nodefiles.File) []nodefiles.File {
 	files = slices.Clone(files)
 	for i := range files {
 		files[i].Path = path.Join(directory, strings.TrimPrefix(files[i].Path, "/"))

@@ -16,6 +16,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/render"
+	"workload.openshift.io/kubernetes/node/nodefiles"
 	"workload.openshift.io/kubernetes/node/topology"
 )
 
@@ -75,8 +76,8 @@ Exit codes:
 		about[i] = fmt.Sprintf("\n%s: %s", target, render.Targets[target].Summary)
 		completions[i] = cobra.CompletionWithDesc(string(target), render.Targets[target].Summary)
 	}
-	parts := make([]string, len(render.HostParts))
-	for i, part := range render.HostParts {
+	parts := make([]string, len(nodefiles.HostParts))
+	for i, part := range nodefiles.HostParts {
 		parts[i] = string(part)
 	}
 	flags := command.Flags()
@@ -141,9 +142,9 @@ func (c *renderCommand) run(command *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	var nodes []render.Node
+	var nodes []nodefiles.Node
 	for _, configuration := range configurations {
-		more, warnings, err := render.Validate(configuration, host)
+		more, warnings, err := nodefiles.Validate(configuration, host)
 		if err != nil {
 			if len(configurations) > 1 {
 				return fmt.Errorf("roles %q: %w", configuration.Roles, err)
@@ -181,7 +182,7 @@ func (c *renderCommand) say(prefix string, sentences []string) {
 }
 
 // configurations returns what flags, file or topology say. host is nil without --from-node.
-func (c *renderCommand) configurations(host *topology.Topology) (all []render.NodeConfiguration, err error) {
+func (c *renderCommand) configurations(host *topology.Topology) (all []nodefiles.NodeConfiguration, err error) {
 	switch {
 	case c.file != "":
 		all, err = c.read()
@@ -202,14 +203,14 @@ func (c *renderCommand) configurations(host *topology.Topology) (all []render.No
 		if len(c.host) > 0 {
 			all[i].Host = nil
 			for _, part := range c.host {
-				all[i].Host = append(all[i].Host, render.HostPart(part))
+				all[i].Host = append(all[i].Host, nodefiles.HostPart(part))
 			}
 		}
 	}
 	return all, err
 }
 
-func (c *renderCommand) read() ([]render.NodeConfiguration, error) {
+func (c *renderCommand) read() ([]nodefiles.NodeConfiguration, error) {
 	if c.file == "-" {
 		all, err := render.Read(c.In)
 		if err != nil {
@@ -230,11 +231,11 @@ func (c *renderCommand) read() ([]render.NodeConfiguration, error) {
 }
 
 // fromFlags returns a configuration with what flags say about all pools.
-func (c *renderCommand) fromFlags(partitions []render.Partition) []render.NodeConfiguration {
-	return []render.NodeConfiguration{{TypeMeta: output.TypeMeta(render.Kind), Roles: c.roles, Partitions: partitions}}
+func (c *renderCommand) fromFlags(partitions []nodefiles.Partition) []nodefiles.NodeConfiguration {
+	return []nodefiles.NodeConfiguration{{TypeMeta: output.TypeMeta(render.Kind), Roles: c.roles, Partitions: partitions}}
 }
 
-func (c *renderCommand) pairs() ([]render.NodeConfiguration, error) {
+func (c *renderCommand) pairs() ([]nodefiles.NodeConfiguration, error) {
 	types := c.types
 	if len(types) == 0 && len(c.cpusets) == 1 {
 		types = []string{defaultType}
@@ -242,9 +243,9 @@ func (c *renderCommand) pairs() ([]render.NodeConfiguration, error) {
 	if len(types) != len(c.cpusets) {
 		return nil, fmt.Errorf("each --type needs one --cpuset: there are types %q and cpusets %q", types, c.cpusets)
 	}
-	var partitions []render.Partition
+	var partitions []nodefiles.Partition
 	for i := range types {
-		partitions = append(partitions, render.Partition{Type: types[i], CPUSet: &c.cpusets[i]})
+		partitions = append(partitions, nodefiles.Partition{Type: types[i], CPUSet: &c.cpusets[i]})
 	}
 	return c.fromFlags(partitions), nil
 }
@@ -252,7 +253,7 @@ func (c *renderCommand) pairs() ([]render.NodeConfiguration, error) {
 // defaultType is the one that most clusters have.
 const defaultType = "management"
 
-func (c *renderCommand) propose(host *topology.Topology) ([]render.NodeConfiguration, error) {
+func (c *renderCommand) propose(host *topology.Topology) ([]nodefiles.NodeConfiguration, error) {
 	types := c.types
 	if len(types) == 0 {
 		types = []string{defaultType}
@@ -266,11 +267,11 @@ func (c *renderCommand) propose(host *topology.Topology) ([]render.NodeConfigura
 	}
 	c.say("", proposal.Reasons)
 	list := proposal.Pool.String()
-	return c.fromFlags([]render.Partition{{Type: types[0], CPUSet: &list}}), nil
+	return c.fromFlags([]nodefiles.Partition{{Type: types[0], CPUSet: &list}}), nil
 }
 
 // print prints what is one file, or several documents of YAML.
-func (c *renderCommand) print(files []render.File) error {
+func (c *renderCommand) print(files []nodefiles.File) error {
 	target := render.Target(c.target)
 	if target == render.Tree || target == render.Kubeadm || len(files) > 1 && target != render.MachineConfig {
 		return fmt.Errorf("the target %s makes %d files; give a directory for them with --to", target, len(files))
@@ -288,7 +289,7 @@ func (c *renderCommand) print(files []render.File) error {
 
 // write writes the files below --to, and prints their names. Unless --force is given, it
 // writes none if one of them exists.
-func (c *renderCommand) write(files []render.File) error {
+func (c *renderCommand) write(files []nodefiles.File) error {
 	if !c.force {
 		var existing []string
 		for _, file := range files {

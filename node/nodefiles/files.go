@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package render
+package nodefiles
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/pelletier/go-toml/v2"
-	"k8s.io/apimachinery/pkg/runtime"
-	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
-	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/partition"
 )
 
@@ -19,11 +16,12 @@ import (
 // document's.
 const (
 	CRIODropInPath    = "/etc/crio/crio.conf.d/01-workload-partitioning"
-	KubeletDropInPath = kubeletDropInDirectory + "/01-workload-partitioning.conf"
-	AdmissionPath     = admissionDirectory + "/configuration.yaml"
-
-	kubeletDropInDirectory = "/etc/kubernetes/kubelet.conf.d"
-	admissionDirectory     = "/etc/kubernetes/admission"
+	KubeletDropInPath = KubeletDropInDirectory + "/01-workload-partitioning.conf"
+	// KubeletDropInDirectory is for the kubelet's flag --config-dir.
+	KubeletDropInDirectory = "/etc/kubernetes/kubelet.conf.d"
+	// GRUBDropInPath is read by the grub-mkconfig of Debian and its descendants. It comes late in
+	// the directory's order: a file that assigns GRUB_CMDLINE_LINUX after it would undo it.
+	GRUBDropInPath = "/etc/default/grub.d/99-workload-partitioning.cfg"
 )
 
 // PinningFile returns the node's pinning file. Only its owner may read it.
@@ -41,7 +39,7 @@ func (n Node) PinningFile() (File, error) {
 	if err != nil {
 		return File{}, fmt.Errorf("%s: %w", file.Path, err)
 	}
-	return file, file.mustEqual(printed(n.Pools), printed(again))
+	return file, file.MustEqual(printed(n.Pools), printed(again))
 }
 
 func printed(pools partition.Pools) map[string]string {
@@ -101,7 +99,7 @@ func (n Node) CRIODropIn() (File, error) {
 	if err := toml.NewDecoder(bytes.NewReader(file.Content)).DisallowUnknownFields().Decode(&again); err != nil {
 		return File{}, fmt.Errorf("%s: %w", file.Path, err)
 	}
-	return file, file.mustEqual(meant, again)
+	return file, file.MustEqual(meant, again)
 }
 
 // KubeletConfiguration returns the fields of the kubelet's configuration that follow from the
@@ -130,41 +128,16 @@ func (n Node) KubeletDropIn() (File, error) {
 	if c == nil {
 		return File{}, nil
 	}
-	return yamlFile(KubeletDropInPath, 0o644, "", *c)
+	return YAML(KubeletDropInPath, 0o644, "", *c)
 }
 
-// AdmissionConfiguration returns the file for kube-apiserver's flag
-// --admission-control-config-file. With it the types are active before there is a node.
-func AdmissionConfiguration(types []string) (File, error) {
-	meant := config.Configuration{Activation: config.Activation{Source: config.SourceTypes, Types: types}}
-	meant.APIVersion, meant.Kind = config.APIVersion, config.Kind
-	raw, err := json.Marshal(meant)
-	if err != nil {
-		return File{}, err
+// GRUBDropIn returns the file with the kernel arguments of a host that boots by GRUB. It has no
+// content if there are none.
+func (n Node) GRUBDropIn() File {
+	arguments := n.KernelArguments()
+	if len(arguments) == 0 {
+		return File{}
 	}
-	all := apiserverv1.AdmissionConfiguration{Plugins: []apiserverv1.AdmissionPluginConfiguration{{
-		Name:          config.PluginName,
-		Configuration: &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON},
-	}}}
-	all.APIVersion, all.Kind = apiserverv1.SchemeGroupVersion.String(), "AdmissionConfiguration"
-	file, err := writeYAML(AdmissionPath, 0o644, "", all)
-	if err != nil {
-		return File{}, err
-	}
-	var again apiserverv1.AdmissionConfiguration
-	if err := file.decodeYAML(&again); err != nil {
-		return File{}, err
-	}
-	if len(again.Plugins) != 1 || again.Plugins[0].Configuration == nil {
-		return File{}, file.mustEqual(all, again)
-	}
-	plugin, err := config.Read(bytes.NewReader(again.Plugins[0].Configuration.Raw))
-	if err != nil {
-		return File{}, fmt.Errorf("%s: %w", file.Path, err)
-	}
-	if err := file.mustEqual(meant, plugin); err != nil {
-		return File{}, err
-	}
-	again.Plugins[0].Configuration = all.Plugins[0].Configuration // compared above
-	return file, file.mustEqual(all, again)
+	// The arguments have no character that a shell would expand.
+	return File{Path: GRUBDropInPath, Mode: 0o644, Content: fmt.Appendf(nil, "%sGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX %s\"\n", madeBy, strings.Join(arguments, " "))}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package render
+package nodefiles
 
 import (
 	"encoding/json"
@@ -14,30 +14,29 @@ import (
 
 // File is a file that was rendered.
 type File struct {
-	// Path is absolute for a file of a node, which belongs to root there. For a file that
-	// Render returns, it is relative to wherever that is written.
+	// Path is absolute for a file of a node, which belongs to root there.
 	Path    string
 	Mode    fs.FileMode
 	Content []byte
 }
 
-// yamlFile renders an object as YAML and decodes it again.
-func yamlFile[T any](path string, mode fs.FileMode, header string, object T) (File, error) {
-	file, err := writeYAML(path, mode, header, object)
+// YAML renders an object as YAML and decodes it again.
+func YAML[T any](path string, mode fs.FileMode, header string, object T) (File, error) {
+	file, err := WriteYAML(path, mode, header, object)
 	if err != nil {
 		return File{}, err
 	}
 	var again T
-	if err := file.decodeYAML(&again); err != nil {
+	if err := file.DecodeYAML(&again); err != nil {
 		return File{}, err
 	}
-	return file, file.mustEqual(object, again)
+	return file, file.MustEqual(object, again)
 }
 
-// writeYAML renders an object as YAML without the fields that are zero. Types that others
+// WriteYAML renders an object as YAML without the fields that are zero. Types that others
 // wrote do not leave these out, and a duration of "0s" in a fragment of the kubelet's
 // configuration would override what is set elsewhere.
-func writeYAML[T any](path string, mode fs.FileMode, header string, object T) (File, error) {
+func WriteYAML[T any](path string, mode fs.FileMode, header string, object T) (File, error) {
 	var zero T
 	var fields [2]any
 	for i, value := range []T{object, zero} {
@@ -56,16 +55,16 @@ func writeYAML[T any](path string, mode fs.FileMode, header string, object T) (F
 	return File{Path: path, Mode: mode, Content: append([]byte(header), data...)}, nil
 }
 
-// decodeYAML decodes the file strictly.
-func (f File) decodeYAML(into any) error {
+// DecodeYAML decodes the file strictly.
+func (f File) DecodeYAML(into any) error {
 	if err := yaml.UnmarshalStrict(f.Content, into); err != nil {
 		return fmt.Errorf("%s: %w", f.Path, err)
 	}
 	return nil
 }
 
-// mustEqual returns an error if the decoded file is not what was meant.
-func (f File) mustEqual(meant, decoded any) error {
+// MustEqual returns an error if the decoded file is not what was meant.
+func (f File) MustEqual(meant, decoded any) error {
 	if !equality.Semantic.DeepEqual(meant, decoded) {
 		return fmt.Errorf("%s: it would be read as %+v, and is meant to be %+v", f.Path, decoded, meant)
 	}

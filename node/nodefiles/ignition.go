@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package render
+package nodefiles
 
 import (
 	"encoding/base64"
@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ignitionOf returns the Ignition configuration, version 3.2.0, that writes the files.
-func ignitionOf(files []File) types.Config {
+// Ignition returns the Ignition configuration, version 3.2.0, that writes the files.
+func Ignition(files []File) types.Config {
 	config := types.Config{Ignition: types.Ignition{Version: types.MaxVersion.String()}}
 	for _, file := range files {
 		config.Storage.Files = append(config.Storage.Files, types.File{
@@ -31,9 +31,9 @@ func ignitionOf(files []File) types.Config {
 	return config
 }
 
-// checkIgnition lets Ignition's own parser judge a configuration, and compares what it would
+// CheckIgnition lets Ignition's own parser judge a configuration, and compares what it would
 // write with the files. name is for errors.
-func checkIgnition(name string, config types.Config, files []File) error {
+func CheckIgnition(name string, config types.Config, files []File) error {
 	data, err := json.Marshal(config)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -50,5 +50,5 @@ func checkIgnition(name string, config types.Config, files []File) error {
 		}
 		written = append(written, File{Path: file.Path, Mode: fs.FileMode(*file.Mode), Content: content.Data})
 	}
-	return File{Path: name}.mustEqual(files, written)
+	return File{Path: name}.MustEqual(files, written)
 }

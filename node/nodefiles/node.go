@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package render makes the configuration of partitioned nodes from one validated value: the
-// pinning file, and what runtime, kubelet, kube-apiserver and host need to agree with it.
+// Package nodefiles makes the files of partitioned nodes from one validated value: the
+// pinning file, and what runtime, kubelet and host need to agree with it.
 //
-//   - [NodeConfiguration] is what a person writes. [Read] reads it from a file, and [Propose]
-//     chooses its CPUs from a host's topology.
+//   - [NodeConfiguration] is what a person writes.
 //   - [Validate] makes a [Node] of it for each role. What the kubelet would refuse is an error;
 //     what it accepts and a careful operator would not do is a warning.
-//   - [Node] has a method for each file of a node, and [Render] packs them for an installer.
+//   - [Node] has a method for each file of a node.
 //
 // All of this is a pure function of the value: nothing is read from the host, and nothing is
 // written. Before a file is returned it is decoded again, by the decoder of the program that
 // it is for where there is one, and compared.
-package render
+package nodefiles
 
 import (
 	"encoding/json"
@@ -27,9 +26,6 @@ import (
 	"workload.openshift.io/kubernetes/node/topology"
 	"workload.openshift.io/partition"
 )
-
-// Kind is that of a [NodeConfiguration]. Its version is that of the package output.
-const Kind = "NodeConfiguration"
 
 // NodeConfiguration is the configuration that the nodes of one or several roles share.
 type NodeConfiguration struct {
@@ -72,11 +68,11 @@ type Node struct {
 
 // ControlPlane reports whether the role's nodes run kube-apiserver.
 func (n Node) ControlPlane() bool {
-	return n.Role == defaultRole || n.Role == "control-plane"
+	return n.Role == DefaultRole || n.Role == "control-plane"
 }
 
-// defaultRole is the source document's name for a node with a control plane.
-const defaultRole = "master"
+// DefaultRole is the source document's name for a node with a control plane.
+const DefaultRole = "master"
 
 // Reserved returns the CPUs that are set aside: those of all pools. It is empty if the pools
 // have every CPU of the host, since they confine and reserve nothing then (design, section 2).
@@ -102,7 +98,7 @@ func (n Node) Rest() cpuset.CPUSet {
 func Validate(c NodeConfiguration, host *topology.Topology) (nodes []Node, warnings []string, err error) {
 	var errs field.ErrorList
 	if len(c.Roles) == 0 {
-		c.Roles = []string{defaultRole}
+		c.Roles = []string{DefaultRole}
 	}
 	for i, role := range c.Roles {
 		path := field.NewPath("roles").Index(i)

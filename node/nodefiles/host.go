@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package render
+package nodefiles
 
 import (
 	"bytes"
@@ -68,22 +68,22 @@ func (n Node) HostFiles() (files []File, err error) {
 			add("/etc/systemd/system/init.scope.d/01-workload-partitioning.conf", unit.NewUnitOption("Scope", "AllowedCPUs", pool))
 		case IRQBalance:
 			if !rest.IsEmpty() {
-				add(irqbalancePath, unit.NewUnitOption("Service", "Environment", "IRQBALANCE_BANNED_CPULIST="+rest.String()))
+				add(IRQBalancePath, unit.NewUnitOption("Service", "Environment", "IRQBALANCE_BANNED_CPULIST="+rest.String()))
 			}
 		case Workqueue:
 			mask := maskOf(n.Reserved())
-			file := File{Path: workqueuePath, Mode: 0o644, Content: fmt.Appendf(nil, "%sw /sys/devices/virtual/workqueue/cpumask - - - - %s\n", madeBy, mask)}
+			file := File{Path: WorkqueuePath, Mode: 0o644, Content: fmt.Appendf(nil, "%sw /sys/devices/virtual/workqueue/cpumask - - - - %s\n", madeBy, mask)}
 			if again := cpusOf(mask); err == nil {
-				err = file.mustEqual(pool, again.String())
+				err = file.MustEqual(pool, again.String())
 			}
 			files = append(files, file)
 		case KThreads:
-			add("/etc/systemd/system/"+kthreadsUnit+".service", unit.NewUnitOption("Unit", "Description", "Move kernel threads to the CPUs of the pools"),
+			add("/etc/systemd/system/"+KThreadsUnit+".service", unit.NewUnitOption("Unit", "Description", "Move kernel threads to the CPUs of the pools"),
 				unit.NewUnitOption("Service", "Type", "oneshot"), unit.NewUnitOption("Service", "ExecStart", moveKThreads(pool)))
-			add("/etc/systemd/system/"+kthreadsUnit+".timer", unit.NewUnitOption("Unit", "Description", "Move new kernel threads to the CPUs of the pools"),
+			add("/etc/systemd/system/"+KThreadsUnit+".timer", unit.NewUnitOption("Unit", "Description", "Move new kernel threads to the CPUs of the pools"),
 				unit.NewUnitOption("Timer", "OnActiveSec", "0"), unit.NewUnitOption("Timer", "OnUnitInactiveSec", "1min"), unit.NewUnitOption("Timer", "AccuracySec", "1s"))
 			// It takes the place of an enabled unit's link, which not every target can write.
-			add("/etc/systemd/system/timers.target.d/01-workload-partitioning.conf", unit.NewUnitOption("Unit", "Wants", kthreadsUnit+".timer"))
+			add("/etc/systemd/system/timers.target.d/01-workload-partitioning.conf", unit.NewUnitOption("Unit", "Wants", KThreadsUnit+".timer"))
 		}
 	}
 	if err != nil {
@@ -92,11 +92,13 @@ func (n Node) HostFiles() (files []File, err error) {
 	return files, nil
 }
 
+const madeBy = "# Made by kubectl partition render.\n"
+
+// What has to be told of its file, besides systemd.
 const (
-	madeBy         = "# Made by kubectl partition render.\n"
-	irqbalancePath = "/etc/systemd/system/irqbalance.service.d/01-workload-partitioning.conf"
-	workqueuePath  = "/etc/tmpfiles.d/01-workload-partitioning.conf"
-	kthreadsUnit   = "workload-partitioning-kthreads"
+	IRQBalancePath = "/etc/systemd/system/irqbalance.service.d/01-workload-partitioning.conf"
+	WorkqueuePath  = "/etc/tmpfiles.d/01-workload-partitioning.conf"
+	KThreadsUnit   = "workload-partitioning-kthreads"
 )
 
 // moveKThreads returns the command that moves kernel threads, with what systemd wants escaped (systemd.service(5)).
@@ -144,7 +146,7 @@ func systemdFile(path string, options []*unit.UnitOption) (File, error) {
 	if err != nil {
 		return File{}, fmt.Errorf("%s: %w", path, err)
 	}
-	return file, file.mustEqual(options, again)
+	return file, file.MustEqual(options, again)
 }
 
 // maskOf prints CPUs as the kernel reads a mask: hexadecimal, in groups of 32 bits (Linux,
