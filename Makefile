@@ -390,12 +390,13 @@ bench: build $(CARRY) ## Measure the packages, and start and creation of pods ag
 	$(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver
 	cd test/e2e && $(ALIKE) go test -count=1 -timeout=30m -v -run=NONE -bench=. -skip='^Benchmark(Noise|ManyNodes|ProfileCreate|Soak)$$' -benchtime=1x . -args $(E2E_ARGS)
 
-# ROUNDS is how often each kind of node takes its turn of about two minutes.
-ROUNDS ?= 2
+# ROUNDS is how often each kind of node takes its turn of about two minutes, and PART an expression of the parts: pairs
+# and kinds. Empty means both.
+ROUNDS ?= 5
 .PHONY: bench-noise
-bench-noise: build $(CARRY) ## Measure how an application with an exclusive CPU is disturbed, by this kubelet and by an unpatched one, and plot it
+bench-noise: build $(CARRY) ## Measure how an application with an exclusive CPU is disturbed, by this kubelet and by an unpatched one, and plot it; PART=pairs compares with the idle node
 	$(CARRY) build --upstream $(RELEASE) kubelet
-	cd test/e2e && $(ALIKE) go test -count=1 -timeout=120m -v -run=NONE -bench='^BenchmarkNoise$$' -benchtime=$(ROUNDS)x . -args $(E2E_ARGS) -noise-plot="$(CURDIR)/$(OUT)/noise.svg"
+	cd test/e2e && $(ALIKE) go test -count=1 -timeout=120m -v -run=NONE -bench='^BenchmarkNoise$$$(if $(PART),/^($(PART))$$)' -benchtime=$(ROUNDS)x . -args $(E2E_ARGS) -noise-plot="$(CURDIR)/$(OUT)/noise.svg"
 
 # NODES and PODS are how many are simulated, and PART is an expression of the parts: latch, create, schedule and
 # change. Empty means all.

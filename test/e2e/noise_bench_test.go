@@ -38,14 +38,15 @@ type noiseKind struct {
 	// kubelet is empty for the patched one, policy that of its CPU manager, file the pinning
 	// file, and configuration is added to the kubelet's.
 	kubelet, policy, file, configuration string
-	// hostOn confines the processes of the host, and the kernel's unbound workers, to the pool.
+	// hostOn confines the host to the pool: its processes, and of the kernel all that can be moved.
 	hostOn bool
 	// storm is the load of the pool; without it, the node is idle.
 	storm bool
 	// resting means that the application sleeps, so that it shows what a busy one takes.
 	resting bool
 
-	reading noise.Reading
+	// readings are those of the turns, in the order of the rounds.
+	readings []noise.Reading
 	// others is the CPU time of other pods on the application's CPU, and steal what the
 	// hypervisor took of that CPU; of all CPUs, where the application has none exclusively.
 	others, steal time.Duration
@@ -67,12 +68,61 @@ type noiseKind struct {
 // the clock. In some turns it rests instead: what the pool then has more is what a busy application
 // takes from it.
 //
+// In the part "pairs" the host is on the pool, and each turn under the storm is compared with the
+// turn of the same round on the idle node. In the part "kinds" the host is free, or the application
+// rests.
+//
 // The pods of the storm are the same. Where nothing partitions them they have no cpu request, since
 // none is left next to the application.
 func BenchmarkNoise(b *testing.B) {
 	if !host.CgroupV1() {
 		b.Skip("cgroup v2 has no account of each CPU")
 	}
+	const reserved = "reservedSystemCPUs: \"0\"\n"
+	partitioned := noiseKind{policy: "static", file: pinning, storm: true}
+	unpatched := noiseKind{kubelet: upstreamKubelet, policy: "static", configuration: reserved, storm: true}
+	shared := noiseKind{kubelet: upstreamKubelet, policy: "none", storm: true}
+	called := func(name string, kind noiseKind) *noiseKind { kind.name = name; return &kind }
+	hostToo := func(kind noiseKind) noiseKind { kind.hostOn = true; return kind }
+	resting := func(kind noiseKind) noiseKind { kind.resting = true; return kind }
+
+	idle := called("idle", hostToo(noiseKind{policy: "static", file: pinning}))
+	busy, restingHost := called("partitioned", partitioned), called("partitioned-resting", resting(partitioned))
+	busyHostToo, restingHostToo := called("partitioned-host-too", hostToo(partitioned)), called("partitioned-resting-host-too", hostToo(resting(partitioned)))
+	pairs := []*noiseKind{idle, busyHostToo, called("reserved-host-too", hostToo(unpatched))}
+	others := []*noiseKind{busy, restingHost, restingHostToo, called("reserved", unpatched), called("not-isolated", shared)}
+	b.Run("pairs", func(b *testing.B) {
+		takeTurns(b, pairs)
+		for _, kind := range pairs[1:] {
+			kind.compare(b, idle)
+		}
+	})
+	b.Run("kinds", func(b *testing.B) { takeTurns(b, others) })
+	for _, pair := range [][2]*noiseKind{{busy, restingHost}, {busyHostToo, restingHostToo}} {
+		if pair[0].period > 0 && pair[1].period > 0 {
+			b.Logf("%s: pods had %.2f %% of the pool, and %.2f %% next to an application that rests, so a busy one takes %.2f %% of what they would have",
+				pair[0].name, 100*pair[0].share(), 100*pair[1].share(), 100*(1-pair[0].share()/pair[1].share()))
+		}
+	}
+	if *noisePlot == "" {
+		return
+	}
+	var lines []noise.Line
+	for _, kind := range slices.Concat(pairs, others) {
+		if len(kind.readings) > 0 {
+			lines = append(lines, noise.Line{Name: kind.name, Reading: kind.whole()})
+		}
+	}
+	if err := os.WriteFile(*noisePlot, []byte(noise.Plot("How often an application with an exclusive CPU is kept from running", lines)), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	b.Logf("the plot is %s", *noisePlot)
+}
+
+// takeTurns measures each kind once a round, and reports what was seen. The order is that of the
+// kinds, and in every other round the reverse one: a host that gets slower slows all of them.
+func takeTurns(b *testing.B, kinds []*noiseKind) {
+	b.Helper()
 	c := partitioned(b)
 	configuration, without := c.Config.KubeletConfiguration, c.Config.WithoutReservation
 	set := func(kind *noiseKind) {
@@ -89,17 +139,6 @@ func BenchmarkNoise(b *testing.B) {
 		b.Fatal(err)
 	}
 	unpacked, tracer := newLargeImage(b, c), newNoiseTracer(b)
-	const reserved = "reservedSystemCPUs: \"0\"\n"
-	idle := &noiseKind{name: "idle", policy: "static", file: pinning, hostOn: true}
-	busy := &noiseKind{name: "partitioned", policy: "static", file: pinning, storm: true}
-	resting := &noiseKind{name: "partitioned-resting", policy: "static", file: pinning, storm: true, resting: true}
-	busyHostToo := &noiseKind{name: "partitioned-host-too", policy: "static", file: pinning, storm: true, hostOn: true}
-	restingHostToo := &noiseKind{name: "partitioned-resting-host-too", policy: "static", file: pinning, storm: true, hostOn: true, resting: true}
-	kinds := []*noiseKind{idle, busy, resting, busyHostToo, restingHostToo,
-		{name: "reserved", kubelet: upstreamKubelet, policy: "static", configuration: reserved, storm: true},
-		{name: "reserved-host-too", kubelet: upstreamKubelet, policy: "static", configuration: reserved, storm: true, hostOn: true},
-		{name: "not-isolated", kubelet: upstreamKubelet, policy: "none", storm: true},
-	}
 	turns := slices.Clone(kinds)
 	for round := 0; b.Loop(); round++ {
 		for _, kind := range turns {
@@ -107,25 +146,47 @@ func BenchmarkNoise(b *testing.B) {
 			set(kind)
 			measureNoise(b, c, kind, meter, unpacked, tracer, fmt.Sprintf("%s-%d", kind.name, round))
 		}
-		slices.Reverse(turns) // a host that gets slower slows all of them
+		slices.Reverse(turns)
 	}
-	var lines []noise.Line
 	for _, kind := range kinds {
 		kind.report(b)
-		if !kind.resting {
-			lines = append(lines, noise.Line{Name: kind.name, Reading: kind.reading})
-		}
 	}
-	for _, pair := range [][2]*noiseKind{{busy, resting}, {busyHostToo, restingHostToo}} {
-		b.Logf("%s: pods had %.2f %% of the pool, and %.2f %% next to an application that rests, so a busy one takes %.2f %% of what they would have",
-			pair[0].name, 100*pair[0].share(), 100*pair[1].share(), 100*(1-pair[0].share()/pair[1].share()))
+}
+
+// whole returns what the application has seen in all turns together.
+func (kind *noiseKind) whole() (sum noise.Reading) {
+	for _, reading := range kind.readings {
+		sum = sum.Add(reading)
 	}
-	if *noisePlot != "" {
-		if err := os.WriteFile(*noisePlot, []byte(noise.Plot("How often an application with an exclusive CPU is kept from running", lines)), 0o644); err != nil {
-			b.Fatal(err)
-		}
-		b.Logf("the plot is %s", *noisePlot)
+	return sum
+}
+
+// compare reports how many switches each turn had for one of the idle node in the same round, and how
+// many gaps of a millisecond.
+func (kind *noiseKind) compare(b *testing.B, idle *noiseKind) {
+	b.Helper()
+	if len(kind.readings) != len(idle.readings) {
+		b.Fatalf("%s has %d turns, and %s %d", kind.name, len(kind.readings), idle.name, len(idle.readings))
 	}
+	ratios := make([]float64, len(kind.readings))
+	for i, reading := range kind.readings {
+		ratios[i] = reading.PerMinute() / idle.readings[i].PerMinute()
+	}
+	ratio, here, there := noise.SpreadOf(ratios), spreadOver(kind, noise.Reading.PerMinute), spreadOver(idle, noise.Reading.PerMinute)
+	const millisecond = time.Millisecond
+	gaps, idleGaps := kind.whole().Longer(millisecond), idle.whole().Longer(millisecond)
+	b.Logf("%s: %s involuntary switches a minute, and %s on the idle node: %s times as many; %d gaps of %s or more, and %d", kind.name, here, there, ratio, gaps, millisecond, idleGaps)
+	b.ReportMetric(ratio.Median, "times-idle-"+kind.name)
+	b.ReportMetric(float64(gaps-idleGaps)/float64(len(ratios)), "more-ms-gaps/turn-"+kind.name)
+}
+
+// spreadOver returns the spread of a number over a kind's turns.
+func spreadOver(kind *noiseKind, number func(noise.Reading) float64) noise.Spread {
+	numbers := make([]float64, len(kind.readings))
+	for i, reading := range kind.readings {
+		numbers[i] = number(reading)
+	}
+	return noise.SpreadOf(numbers)
 }
 
 // share returns the part of the pool that pods have used.
@@ -145,7 +206,7 @@ func (kind *noiseKind) report(b *testing.B) {
 	if kind.resting {
 		return
 	}
-	r := kind.reading
+	r := kind.whole()
 	b.Logf("%s: %.0f involuntary switches a minute, %.2f %% of the time lost, gaps p99.99 %s, largest %s; other pods on its CPU %s; stolen %s, all in %s",
 		kind.name, r.PerMinute(), 100*r.Share(), r.Quantile(0.9999), r.Largest, kind.others, kind.steal, kind.period.Round(time.Second))
 	b.ReportMetric(r.PerMinute(), "switches/min-"+kind.name)
@@ -221,7 +282,7 @@ func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter string, 
 		}
 	}
 	if !kind.resting {
-		kind.reading = kind.reading.Add(meterReading(b, c, p))
+		kind.readings = append(kind.readings, meterReading(b, c, p))
 	}
 	if err := c.Client.CoreV1().Pods(namespace).DeleteCollection(b.Context(), *metav1.NewDeleteOptions(0), metav1.ListOptions{}); err != nil {
 		b.Fatal(err)
@@ -541,9 +602,10 @@ func noiseAccount(b *testing.B, application *v1.Pod) (times noiseTimes) {
 // workers is the mask of the CPUs on which the kernel's unbound workers run.
 const workers = "/sys/devices/virtual/workqueue/cpumask"
 
-// confineHost confines the processes of the host and the kernel's unbound workers to some CPUs, as
-// kubectl partition render --host does it, and returns what undoes that. Pods are left alone. What a
-// process was confined to before it has again then, and its children all CPUs.
+// confineHost confines the host to some CPUs by what works on a running kernel of all that
+// kubectl partition render --host writes: its processes, the kernel's threads, unbound workers and
+// interrupts. The kernel refuses to move threads and interrupts that belong to a CPU. Pods are left
+// alone. It returns what undoes all of that: a task that came meanwhile has all CPUs then.
 func confineHost(b *testing.B, cpus cpuset.CPUSet) (undo func() error) {
 	b.Helper()
 	mask := func(cpus cpuset.CPUSet) (set unix.CPUSet) {
@@ -553,14 +615,20 @@ func confineHost(b *testing.B, cpus cpuset.CPUSet) (undo func() error) {
 		return set
 	}
 	pool, all := mask(cpus), mask(fixture.CPUs(b, allCPUs(b)))
-	before, err := os.ReadFile(workers)
+	interrupts, err := filepath.Glob("/proc/irq/[0-9]*/smp_affinity_list")
 	if err != nil {
 		b.Fatal(err)
+	}
+	before := map[string][]byte{}
+	for _, path := range append(interrupts, workers) {
+		if before[path], err = os.ReadFile(path); err != nil {
+			b.Fatal(err)
+		}
 	}
 	had := map[int]unix.CPUSet{}
 	err = eachTask(func(task int, kernel, inPod bool) {
 		var has unix.CPUSet
-		if !kernel && !inPod && unix.SchedGetaffinity(task, &has) == nil { // it may have ended
+		if !inPod && unix.SchedGetaffinity(task, &has) == nil { // it may have ended
 			had[task] = has
 		}
 	})
@@ -569,22 +637,28 @@ func confineHost(b *testing.B, cpus cpuset.CPUSet) (undo func() error) {
 	}
 	undo = undoAtEnd(b, func() error {
 		err := eachTask(func(task int, kernel, inPod bool) {
-			if kernel || inPod {
+			if inPod {
 				return
 			}
 			to, known := had[task]
 			if !known {
 				to = all
 			}
-			_ = unix.SchedSetaffinity(task, &to) // it may have ended
+			_ = unix.SchedSetaffinity(task, &to) // it may have ended, or belong to a CPU
 		})
-		return errors.Join(err, os.WriteFile(workers, before, 0))
+		for _, path := range interrupts {
+			_ = os.WriteFile(path, before[path], 0) // it may belong to a CPU
+		}
+		return errors.Join(err, os.WriteFile(workers, before[workers], 0))
 	})
-	err = eachTask(func(task int, kernel, inPod bool) {
-		if !kernel && !inPod {
-			_ = unix.SchedSetaffinity(task, &pool) // it may have ended
+	err = eachTask(func(task int, _, inPod bool) {
+		if !inPod {
+			_ = unix.SchedSetaffinity(task, &pool)
 		}
 	})
+	for _, path := range interrupts {
+		_ = os.WriteFile(path, []byte(cpus.String()), 0)
+	}
 	if err := errors.Join(err, os.WriteFile(workers, fmt.Appendf(nil, "%x", uint64(pool[0])), 0)); err != nil {
 		b.Fatal(err)
 	}

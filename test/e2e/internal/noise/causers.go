@@ -22,7 +22,7 @@ const (
 	Host    Kind = "host process; 'affinity' or 'slices' keeps it off"
 	Worker  Kind = "kernel's unbound worker; 'workqueue' keeps it off"
 	Thread  Kind = "kernel's thread of this CPU; it belongs there"
-	Floats  Kind = "kernel's thread of no CPU; 'audit' names it, and taskset moves it"
+	Floats  Kind = "kernel's thread of no CPU; 'kthreads' keeps it off"
 	Pod     Kind = "task of a pod; its cpuset keeps it off"
 	Unknown Kind = "has ended; a process of the host, or of a pod that starts"
 )

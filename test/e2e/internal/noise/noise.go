@@ -100,6 +100,38 @@ func (r Reading) Quantile(part float64) time.Duration {
 	return 0
 }
 
+// Longer returns how many gaps had at least this length, to within a class of gaps.
+func (r Reading) Longer(than time.Duration) (count int64) {
+	for _, g := range r.Gaps {
+		if g.Bound > than {
+			count += g.Count
+		}
+	}
+	return count
+}
+
+// Spread is a number that several turns have: in the middle, at least and at most.
+type Spread struct{ Median, Least, Most float64 }
+
+// SpreadOf returns the spread of some numbers; zero of none. Of an even number of them the median is the mean of both in the middle.
+func SpreadOf(numbers []float64) Spread {
+	sorted := slices.Sorted(slices.Values(numbers))
+	n := len(sorted)
+	if n == 0 {
+		return Spread{}
+	}
+	return Spread{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Least: sorted[0], Most: sorted[n-1]}
+}
+
+// String prints all three with two decimals, and from 100 on as whole numbers.
+func (s Spread) String() string {
+	digits := 2
+	if s.Most >= 100 {
+		digits = 0
+	}
+	return fmt.Sprintf("%.*f (%.*f to %.*f)", digits, s.Median, digits, s.Least, digits, s.Most)
+}
+
 // Add returns both readings as one.
 func (r Reading) Add(other Reading) Reading {
 	counts := map[time.Duration]int64{}

@@ -42,6 +42,26 @@ func TestReadingsAreAddedUp(t *testing.T) {
 	}
 }
 
+func TestGapsOfALengthAreCounted(t *testing.T) {
+	r, err := Parse("gap 12000 98\ngap 1048576 2\ngap 2097152 1\nlargest 1900000\nlost 1000000\nspun 60000000000\ninvoluntary 6\ncpu 1\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, long := r.Longer(0), r.Longer(time.Millisecond); all != 101 || long != 3 {
+		t.Errorf("there are %d gaps, %d of a millisecond, want 101 and 3", all, long)
+	}
+}
+
+func TestASpreadHasTheMedianAndBothEnds(t *testing.T) {
+	for text, numbers := range map[string][]float64{
+		"0.00 (0.00 to 0.00)": nil, "7.00 (7.00 to 7.00)": {7}, "2.00 (1.00 to 9.00)": {9, 1, 2}, "2.50 (1.00 to 9.00)": {9, 2, 1, 3}, "376 (3 to 1003)": {376, 3, 1003},
+	} {
+		if spread := SpreadOf(numbers); spread.String() != text {
+			t.Errorf("the spread of %v is %s, want %s", numbers, spread, text)
+		}
+	}
+}
+
 func TestAReadingThatIsCutIsAnError(t *testing.T) {
 	for _, text := range []string{"", "gap 1", "lost 1\nspun 2\n", "lost many"} {
 		if _, err := Parse(text); err == nil {
