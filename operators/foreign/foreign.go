@@ -12,14 +12,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"workload.openshift.io/operators/internal/ownership"
 )
@@ -58,16 +56,6 @@ type Found struct {
 // Error names the other manager, and says how to hand over.
 func (f *Found) Error() string {
 	return fmt.Sprintf("%s manages the same objects: %s; to hand over, %s", f.Manager.Name, f.Where, f.Manager.HandOver)
-}
-
-// Objects is how many objects are left alone because another manager wrote to them.
-var Objects = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "partition_controller_foreign_objects",
-	Help: "How many objects a companion leaves alone because another program writes to them.",
-}, []string{"companion", "manager"})
-
-func init() {
-	metrics.Registry.MustRegister(Objects)
 }
 
 // Find returns the first of these programs that runs in a cluster, or nil. The reader must not be a cache; the writer

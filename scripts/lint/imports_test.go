@@ -320,6 +320,24 @@ var borders = []border{
 		why:   "it looks for other programs, independent of its callers",
 	},
 	{
+		place:      "operators/alert",
+		only:       []string{"github.com/prometheus"},
+		notThrough: []string{"k8s.io"},
+		why:        "plugin and companions know what an alert is",
+	},
+	{
+		place:      "operators/companion/metrics",
+		only:       []string{operators + "/alert", "github.com/prometheus"},
+		notThrough: []string{"k8s.io", "sigs.k8s.io"},
+		why:        "the plugin renders the alerts on them, without the manager's library",
+	},
+	{
+		place:      "operators/workloadclasses/metrics",
+		only:       []string{operators + "/alert", "github.com/prometheus"},
+		notThrough: []string{"k8s.io", "sigs.k8s.io"},
+		why:        "the plugin renders the alerts on them, without the manager's library",
+	},
+	{
 		place: "operators/definition",
 		never: []string{operators},
 		why:   "it reads a definition, independent of its callers",

@@ -20,6 +20,7 @@ import (
 
 	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/operators/alert"
 	"workload.openshift.io/partition"
 )
 
@@ -128,11 +129,11 @@ func Rules(o Options) (RuleFile, error) {
 		maps.Copy(labels, o.Labels)
 		rule := Rule{
 			Alert:  Prefix + a.Name,
-			Expr:   strings.ReplaceAll(o.query(a.expr), "<threshold>", strconv.FormatFloat(a.Threshold, 'g', -1, 64)),
+			Expr:   strings.ReplaceAll(o.query(a.Expr), "<threshold>", strconv.FormatFloat(a.Threshold, 'g', -1, 64)),
 			Labels: labels,
 			Annotations: map[string]string{
 				"summary":     o.replacer().Replace(a.Summary),
-				"description": o.replacer().Replace(a.description),
+				"description": o.replacer().Replace(a.Description),
 				"runbook_url": o.RunbookURL + "#" + strings.ToLower(Prefix+a.Name),
 			},
 		}
@@ -198,7 +199,7 @@ var (
 )
 
 // ownLabels are those by which rules tell series apart, join them, or name what they are about.
-var ownLabels = []string{model.AlertNameLabel, "severity", "workload_type", "namespace", "pod", "container", "reason", "code", "instance"}
+var ownLabels = []string{model.AlertNameLabel, "severity", "workload_type", "namespace", "pod", "container", "reason", "code", "instance", "node", "owner", "companion", "manager", "class", "state", "result"}
 
 func (o Options) validate() error {
 	var errs []error
@@ -235,7 +236,7 @@ func (o Options) validate() error {
 	if o.Window <= 0 {
 		invalid("window", o.Window, "is not a duration above 0")
 	}
-	known := map[string]Alert{}
+	known := map[string]alert.Alert{}
 	for _, a := range Alerts() {
 		known[a.Name] = a
 	}

@@ -2,6 +2,12 @@
 
 package alerts
 
+import (
+	"slices"
+
+	"workload.openshift.io/operators/alert"
+)
+
 // Dashboard is a dashboard in Grafana's classic JSON model, which all of its releases import.
 type Dashboard struct {
 	UID           string     `json:"uid"`
@@ -84,42 +90,37 @@ const (
 )
 
 // rows are the rows of the dashboard and their panels. $type and $node are its variables.
-var rows = []struct {
-	title  string
-	panels []panel
-}{
-	{"Types and pods", []panel{
-		{"stat", "Active types", "1 while pods are partitioned as the type, by what every kube-apiserver says.", "short", `min by (workload_type) (apiserver_workload_partitioning_active{workload_type=~"$type"})`, "{{workload_type}}"},
-		{"stat", "Nodes without the type", "Nodes that count and do not offer it.", "short", `max by (workload_type) (apiserver_workload_partitioning_nodes_missing{workload_type=~"$type"})`, "{{workload_type}}"},
-		{"stat", "kube-apiservers with the plugin", "Any without it lets pods forge what the plugin writes.", "percentunit", `workload_partitioning:apiservers_with_plugin:ratio{}`, "with the plugin"},
-		{"timeseries", "Pods that asked", "By what became of them.", "short", `sum by (outcome) (increase(apiserver_workload_partitioning_pods_total{workload_type=~"$type"}[$__rate_interval]))`, "{{outcome}}"},
-		{"timeseries", "Pods skipped or refused", "By reason. The reason decided_against is that of an installer.", "short", `sum by (outcome, reason) (increase(apiserver_workload_partitioning_pods_total{outcome!="partitioned",workload_type=~"$type"}[$__rate_interval]))`, "{{outcome}}: {{reason}}"},
-		{"timeseries", "Static pods that run as ordinary pods", "Since the start of the kubelet.", "short", `sum by (<node>, reason) (kubelet_workload_partitioning_static_pods_skipped_total{<node>=~"$node"})`, "{{<node>}}: {{reason}}"},
+var rows = []alert.Row{
+	{Title: "Types and pods", Panels: []alert.Panel{
+		{Kind: "stat", Title: "Active types", Description: "1 while pods are partitioned as the type, by what every kube-apiserver says.", Unit: "short", Expr: `min by (workload_type) (apiserver_workload_partitioning_active{workload_type=~"$type"})`, Legend: "{{workload_type}}"},
+		{Kind: "stat", Title: "Nodes without the type", Description: "Nodes that count and do not offer it.", Unit: "short", Expr: `max by (workload_type) (apiserver_workload_partitioning_nodes_missing{workload_type=~"$type"})`, Legend: "{{workload_type}}"},
+		{Kind: "stat", Title: "kube-apiservers with the plugin", Description: "Any without it lets pods forge what the plugin writes.", Unit: "percentunit", Expr: `workload_partitioning:apiservers_with_plugin:ratio{}`, Legend: "with the plugin"},
+		{Kind: "timeseries", Title: "Pods that asked", Description: "By what became of them.", Unit: "short", Expr: `sum by (outcome) (increase(apiserver_workload_partitioning_pods_total{workload_type=~"$type"}[$__rate_interval]))`, Legend: "{{outcome}}"},
+		{Kind: "timeseries", Title: "Pods skipped or refused", Description: "By reason. The reason decided_against is that of an installer.", Unit: "short", Expr: `sum by (outcome, reason) (increase(apiserver_workload_partitioning_pods_total{outcome!="partitioned",workload_type=~"$type"}[$__rate_interval]))`, Legend: "{{outcome}}: {{reason}}"},
+		{Kind: "timeseries", Title: "Static pods that run as ordinary pods", Description: "Since the start of the kubelet.", Unit: "short", Expr: `sum by (<node>, reason) (kubelet_workload_partitioning_static_pods_skipped_total{<node>=~"$node"})`, Legend: "{{<node>}}: {{reason}}"},
 	}},
-	{"Pools", []panel{
-		{"timeseries", "Use", "CPU time of partitioned pods, as a share of their pool. With the audit, whatever ran on its CPUs.", "percentunit", `workload_partitioning:pool_used:ratio{workload_type=~"$type",<node>=~"$node"}`, "{{<node>}} {{workload_type}}"},
-		{"timeseries", "Requests", "What partitioned pods request, as a share of their pool.", "percentunit", `workload_partitioning:pool_requested:ratio{workload_type=~"$type",<node>=~"$node"}`, "{{<node>}} {{workload_type}}"},
-		{"timeseries", "Waiting", "How long the container that waits most had no CPU (PSI). Needs cgroup v2 and kube-state-metrics.", "percentunit", `workload_partitioning:pool_waiting:ratio{workload_type=~"$type",<node>=~"$node"}`, "{{<node>}} {{workload_type}}"},
-		{"timeseries", "Most throttled containers", "The share of periods in which a container had used up its CPU limit. Needs kube-state-metrics.", "percentunit", `topk(10, workload_partitioning:container_throttled:ratio{workload_type=~"$type",<node>=~"$node"})`, "{{namespace}}/{{pod}} {{container}}"},
-		{"timeseries", "CPUs", "The size of each pool.", "short", `max by (<node>, workload_type) (kubelet_workload_partitioning_pool_cpus{workload_type=~"$type",<node>=~"$node"})`, "{{<node>}} {{workload_type}}"},
-		{"timeseries", "Pods", "Active pods in each partition.", "short", `max by (<node>, workload_type) (kubelet_workload_partitioning_pods{workload_type=~"$type",<node>=~"$node"})`, "{{<node>}} {{workload_type}}"},
+	{Title: "Pools", Panels: []alert.Panel{
+		{Kind: "timeseries", Title: "Use", Description: "CPU time of partitioned pods, as a share of their pool. With the audit, whatever ran on its CPUs.", Unit: "percentunit", Expr: `workload_partitioning:pool_used:ratio{workload_type=~"$type",<node>=~"$node"}`, Legend: "{{<node>}} {{workload_type}}"},
+		{Kind: "timeseries", Title: "Requests", Description: "What partitioned pods request, as a share of their pool.", Unit: "percentunit", Expr: `workload_partitioning:pool_requested:ratio{workload_type=~"$type",<node>=~"$node"}`, Legend: "{{<node>}} {{workload_type}}"},
+		{Kind: "timeseries", Title: "Waiting", Description: "How long the container that waits most had no CPU (PSI). Needs cgroup v2 and kube-state-metrics.", Unit: "percentunit", Expr: `workload_partitioning:pool_waiting:ratio{workload_type=~"$type",<node>=~"$node"}`, Legend: "{{<node>}} {{workload_type}}"},
+		{Kind: "timeseries", Title: "Most throttled containers", Description: "The share of periods in which a container had used up its CPU limit. Needs kube-state-metrics.", Unit: "percentunit", Expr: `topk(10, workload_partitioning:container_throttled:ratio{workload_type=~"$type",<node>=~"$node"})`, Legend: "{{namespace}}/{{pod}} {{container}}"},
+		{Kind: "timeseries", Title: "CPUs", Description: "The size of each pool.", Unit: "short", Expr: `max by (<node>, workload_type) (kubelet_workload_partitioning_pool_cpus{workload_type=~"$type",<node>=~"$node"})`, Legend: "{{<node>}} {{workload_type}}"},
+		{Kind: "timeseries", Title: "Pods", Description: "Active pods in each partition.", Unit: "short", Expr: `max by (<node>, workload_type) (kubelet_workload_partitioning_pods{workload_type=~"$type",<node>=~"$node"})`, Legend: "{{<node>}} {{workload_type}}"},
 	}},
-	{"Isolation", []panel{
-		{"timeseries", "Off their CPUs", "Containers, sandboxes and pods that may run where they must not; type - is for ordinary pods. Needs kubectl partition audit --serve.", "short", `sum by (<node>, workload_type) (workload_partitioning_audit_containers_off_set{<node>=~"$node"})`, "{{<node>}} {{workload_type}}"},
-		{"timeseries", "Findings of the audit", "By code; kubectl partition audit explains each.", "short", `sum by (<node>, code) (workload_partitioning_audit_findings{<node>=~"$node"}) > 0`, "{{<node>}}: {{code}}"},
-		{"timeseries", "Shared CPUs", "CPUs that containers in no partition share. At 0, exclusive containers have them all.", "short", `min by (<node>) (kubelet_workload_partitioning_shared_cpus{<node>=~"$node"})`, "{{<node>}}"},
+	{Title: "Isolation", Panels: []alert.Panel{
+		{Kind: "timeseries", Title: "Off their CPUs", Description: "Containers, sandboxes and pods that may run where they must not; type - is for ordinary pods. Needs kubectl partition audit --serve.", Unit: "short", Expr: `sum by (<node>, workload_type) (workload_partitioning_audit_containers_off_set{<node>=~"$node"})`, Legend: "{{<node>}} {{workload_type}}"},
+		{Kind: "timeseries", Title: "Findings of the audit", Description: "By code; kubectl partition audit explains each.", Unit: "short", Expr: `sum by (<node>, code) (workload_partitioning_audit_findings{<node>=~"$node"}) > 0`, Legend: "{{<node>}}: {{code}}"},
+		{Kind: "timeseries", Title: "Shared CPUs", Description: "CPUs that containers in no partition share. At 0, exclusive containers have them all.", Unit: "short", Expr: `min by (<node>) (kubelet_workload_partitioning_shared_cpus{<node>=~"$node"})`, Legend: "{{<node>}}"},
 	}},
-	{"Objectives", []panel{
-		{"stat", "Pods that asked and were partitioned", "Within the dashboard's time. Without those that an installer decided against.", "percentunit", `sum by (workload_type) (sum_over_time(workload_partitioning:pods_partitioned:increase{workload_type=~"$type"}[$__range])) / sum by (workload_type) (sum_over_time(workload_partitioning:pods_asked:increase{workload_type=~"$type"}[$__range]))`, "{{workload_type}}"},
-		{"stat", "Nodes that offer the type", "The mean of the dashboard's time.", "percentunit", `avg_over_time(workload_partitioning:nodes_offering:ratio{workload_type=~"$type"}[$__range])`, "{{workload_type}}"},
-		{"stat", "Containers on their CPUs", "The mean of the dashboard's time; type - is for ordinary pods.", "percentunit", `avg_over_time(workload_partitioning:containers_on_set:ratio{}[$__range])`, "{{workload_type}}"},
-		{"stat", "Pools with room", "The share of pools, on average, that were used to at most 90 %.", "percentunit", `avg_over_time(workload_partitioning:pools_with_room:ratio{workload_type=~"$type"}[$__range])`, "{{workload_type}}"},
-		{"stat", "Nodes with something to share", "The mean of the dashboard's time.", "percentunit", `avg_over_time(workload_partitioning:nodes_sharing:ratio{}[$__range])`, "nodes"},
-		{"stat", "Admission within 5 ms", "Of the plugin, for all pods and templates.", "percentunit", `avg_over_time(workload_partitioning:admission_within_5ms:ratio{}[$__range])`, "requests"},
+	{Title: "Objectives", Panels: []alert.Panel{
+		{Kind: "stat", Title: "Pods that asked and were partitioned", Description: "Within the dashboard's time. Without those that an installer decided against.", Unit: "percentunit", Expr: `sum by (workload_type) (sum_over_time(workload_partitioning:pods_partitioned:increase{workload_type=~"$type"}[$__range])) / sum by (workload_type) (sum_over_time(workload_partitioning:pods_asked:increase{workload_type=~"$type"}[$__range]))`, Legend: "{{workload_type}}"},
+		{Kind: "stat", Title: "Nodes that offer the type", Description: "The mean of the dashboard's time.", Unit: "percentunit", Expr: `avg_over_time(workload_partitioning:nodes_offering:ratio{workload_type=~"$type"}[$__range])`, Legend: "{{workload_type}}"},
+		{Kind: "stat", Title: "Containers on their CPUs", Description: "The mean of the dashboard's time; type - is for ordinary pods.", Unit: "percentunit", Expr: `avg_over_time(workload_partitioning:containers_on_set:ratio{}[$__range])`, Legend: "{{workload_type}}"},
+		{Kind: "stat", Title: "Pools with room", Description: "The share of pools, on average, that were used to at most 90 %.", Unit: "percentunit", Expr: `avg_over_time(workload_partitioning:pools_with_room:ratio{workload_type=~"$type"}[$__range])`, Legend: "{{workload_type}}"},
+		{Kind: "stat", Title: "Nodes with something to share", Description: "The mean of the dashboard's time.", Unit: "percentunit", Expr: `avg_over_time(workload_partitioning:nodes_sharing:ratio{}[$__range])`, Legend: "nodes"},
+		{Kind: "stat", Title: "Admission within 5 ms", Description: "Of the plugin, for all pods and templates.", Unit: "percentunit", Expr: `avg_over_time(workload_partitioning:admission_within_5ms:ratio{}[$__range])`, Legend: "requests"},
 	}},
 }
-
-type panel struct{ kind, title, description, unit, expr, legend string }
 
 // NewDashboard renders the dashboard. Of the options, it takes those that select series. It
 // shows recorded series, so it needs the rules. It returns the error of [Rules].
@@ -144,20 +145,24 @@ func NewDashboard(o Options) (Dashboard, error) {
 		p.ID = len(d.Panels) + 1
 		d.Panels = append(d.Panels, p)
 	}
-	for _, row := range rows {
-		add(Panel{Type: "row", Title: row.title, GridPos: gridPos{H: 1, W: dashboardWidth, Y: y}})
+	all := slices.Clone(rows)
+	for _, set := range Companions() {
+		all = append(all, set.Rows...)
+	}
+	for _, row := range all {
+		add(Panel{Type: "row", Title: row.Title, GridPos: gridPos{H: 1, W: dashboardWidth, Y: y}})
 		y++
-		for i, p := range row.panels {
+		for i, p := range row.Panels {
 			column := i % (dashboardWidth / panelWidth)
 			if i > 0 && column == 0 {
 				y += panelHeight
 			}
 			add(Panel{
-				Type: p.kind, Title: p.title, Description: p.description,
+				Type: p.Kind, Title: p.Title, Description: p.Description,
 				GridPos:     gridPos{H: panelHeight, W: panelWidth, X: column * panelWidth, Y: y},
 				Datasource:  prometheus,
-				FieldConfig: &fieldConfig{fieldDefaults{Unit: p.unit, Min: new(float64)}},
-				Targets:     []Target{{RefID: "A", Expr: o.query(p.expr), LegendFormat: replace(p.legend), Instant: p.kind == "stat"}},
+				FieldConfig: &fieldConfig{fieldDefaults{Unit: p.Unit, Min: new(float64)}},
+				Targets:     []Target{{RefID: "A", Expr: o.query(p.Expr), LegendFormat: replace(p.Legend), Instant: p.Kind == "stat"}},
 			})
 		}
 		y += panelHeight

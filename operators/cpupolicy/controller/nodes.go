@@ -34,8 +34,8 @@ import (
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/companion/metrics"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/foreign"
 	"workload.openshift.io/operators/nodeclient"
 	"workload.openshift.io/operators/rollout"
 )
@@ -359,7 +359,7 @@ func (r *nodesReconciler) sayForeign(nodes []corev1.Node) {
 			r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ForeignManager", "LeaveAlone", "Nothing begins on this node: %s", operation.Abbreviate(found.Error(), 900))
 		}
 	}
-	foreign.Objects.WithLabelValues(Name, harvester.Name).Set(float64(len(r.foreign)))
+	metrics.ForeignObjects.WithLabelValues(Name, harvester.Name).Set(float64(len(r.foreign)))
 }
 
 // sayWaits says in an Event for what a request waits, each time that this is something else.

@@ -17,11 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/foreign"
 	"workload.openshift.io/operators/workloadclasses"
+	"workload.openshift.io/operators/workloadclasses/metrics"
 )
 
 // Name is the companion's.
@@ -77,6 +79,8 @@ func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) compan
 		},
 	}}
 }
+
+func init() { ctrlmetrics.Registry.MustRegister(metrics.Set.Metrics...) }
 
 // AddToManager implements companion.Companion.
 func (c *Companion) AddToManager(ctx context.Context, clusters companion.Clusters, config *configv1alpha1.ControllerConfiguration) error {

@@ -32,6 +32,7 @@ import (
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/nodeclient"
 	"workload.openshift.io/operators/workloadclasses"
+	"workload.openshift.io/operators/workloadclasses/metrics"
 )
 
 // reconciler carries out what the rules decide about the nodes of all classes. It remembers nothing:
@@ -222,7 +223,7 @@ func (r *reconciler) class(ctx context.Context, l *look, class *workloadclasses.
 		}
 	}
 	for state, n := range count {
-		nodesByState.WithLabelValues(class.Name, state).Set(n)
+		metrics.Nodes.WithLabelValues(class.Name, state).Set(n)
 	}
 	return errors.Join(errs...)
 }
@@ -372,7 +373,7 @@ func (r *reconciler) begin(ctx context.Context, l *look, class *workloadclasses.
 	})
 	if err == nil && began {
 		l.wrote = true
-		operations.WithLabelValues(class.Name, "Begun").Inc()
+		metrics.Operations.WithLabelValues(class.Name, "Begun").Inc()
 		klog.FromContext(ctx).Info("Giving back a node", "class", class.Name, "node", node.Name, "operation", o.ID)
 		r.event(node, corev1.EventTypeNormal, "GivingBack", "Drain", "node %s is empty, and is given back", node.Name)
 	}
@@ -403,14 +404,14 @@ func (r *reconciler) step(ctx context.Context, l *look, class *workloadclasses.C
 		if action.Operation.Phase == workloadclasses.Removing {
 			l.turns[action.Operation.Set] = o.ID
 		} else if err == nil {
-			operations.WithLabelValues(class.Name, "Returned").Inc()
+			metrics.Operations.WithLabelValues(class.Name, "Returned").Inc()
 			r.event(node, corev1.EventTypeNormal, "NotGivenBack", "Free", "node %s is not given back: %s", node.Name, action.Operation.Reason)
 		}
 	case workloadclasses.Mark:
 		err = r.machines.mark(ctx, s.Machine, o)
 	case workloadclasses.Scale:
 		if err = r.machines.shrink(ctx, s.Set); err == nil {
-			operations.WithLabelValues(class.Name, "Scaled").Inc()
+			metrics.Operations.WithLabelValues(class.Name, "Scaled").Inc()
 			r.event(node, corev1.EventTypeNormal, "GivenBack", "Scale", "set %s of node %s goes from %d to %d replicas", s.Set.Name, node.Name, s.Set.Replicas, s.Set.Replicas-1)
 		}
 	case workloadclasses.Unmark:

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/klog/v2"
 	"workload.openshift.io/operators/workloadclasses"
+	"workload.openshift.io/operators/workloadclasses/metrics"
 )
 
 // rules has the rules of a file, and reads it again when it changes.
@@ -66,11 +67,11 @@ func (r *rules) Start(ctx context.Context) error {
 				logger.Error(err, "Keeping the rules of before")
 			}
 			problem = err.Error()
-			rulesInvalid.Set(1)
+			metrics.RulesInvalid.Set(1)
 			continue
 		}
 		problem = ""
-		rulesInvalid.Set(0)
+		metrics.RulesInvalid.Set(0)
 		if r.current.Load() != before {
 			logger.Info("Read new rules", "path", r.path)
 		}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"workload.openshift.io/operators/internal/quantity"
 	"workload.openshift.io/operators/workloadclasses"
+	"workload.openshift.io/operators/workloadclasses/metrics"
 )
 
 // webhookPath is where kube-apiserver posts pods.
@@ -63,7 +64,7 @@ func (c *classifier) Handle(ctx context.Context, request admission.Request) admi
 		if outcome.Class != nil {
 			class = outcome.Class.Name
 		}
-		podsCounted.WithLabelValues(class, string(outcome.Reason)).Inc()
+		metrics.Pods.WithLabelValues(class, string(outcome.Reason)).Inc()
 	}
 	if outcome.Class == nil {
 		return admission.Allowed("")

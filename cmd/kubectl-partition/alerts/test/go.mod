@@ -126,6 +126,7 @@ require (
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
+	workload.openshift.io/operators v0.0.0 // indirect
 	workload.openshift.io/partition v0.0.0 // indirect
 )
 
@@ -134,5 +135,7 @@ replace (
 	// mod tidy reads it.
 	github.com/hashicorp/nomad/api => github.com/hashicorp/nomad/api v0.0.0-20260907080526-08ef8f3d26da
 	workload.openshift.io/kubernetes/cmd/kubectl-partition => ../..
+	workload.openshift.io/operators => ../../../../operators
+	workload.openshift.io/operators/api => ../../../../operators/api
 	workload.openshift.io/partition => ../../../../staging/src/workload.openshift.io/partition
 )

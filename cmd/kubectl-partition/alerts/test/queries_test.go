@@ -66,6 +66,9 @@ func TestQueries(t *testing.T) {
 	for _, found := range documented.FindAllStringSubmatch(string(page), -1) {
 		known = append(known, found[1])
 	}
+	for _, set := range alerts.Companions() {
+		known = append(known, set.Names()...)
+	}
 	for name, o := range map[string]alerts.Options{"by default": alerts.Defaults(), "with all options": fleet()} {
 		t.Run(name, func(t *testing.T) {
 			file, err := alerts.Rules(o)

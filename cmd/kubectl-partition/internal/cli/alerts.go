@@ -13,6 +13,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/alerts"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/operators/alert"
 )
 
 func newAlerts(streams genericiooptions.IOStreams) *cobra.Command {
@@ -95,7 +96,7 @@ Exit codes: 0, or 2 if a flag has an invalid value.`,
 	flags.StringToStringVar(&thresholds, "threshold", nil, "above what an alert fires, as ALERT=NUMBER; repeatable")
 	flags.StringSliceVar(&o.Without, "without", nil, "an alert to leave out; repeatable")
 	flags.StringVar(&o.RunbookURL, "runbook-url", o.RunbookURL, "where docs/user/alerts.md is published")
-	complete := func(flag, suffix string, has func(alerts.Alert) bool) {
+	complete := func(flag, suffix string, has func(alert.Alert) bool) {
 		var names []string
 		for _, a := range alerts.Alerts() {
 			if has(a) {
@@ -106,10 +107,10 @@ Exit codes: 0, or 2 if a flag has an invalid value.`,
 			panic(err) // the flag exists
 		}
 	}
-	all := func(alerts.Alert) bool { return true }
+	all := func(alert.Alert) bool { return true }
 	complete("without", "", all)
 	complete("for", "=", all)
-	complete("threshold", "=", alerts.Alert.HasThreshold)
+	complete("threshold", "=", alert.Alert.HasThreshold)
 	return command
 }
 

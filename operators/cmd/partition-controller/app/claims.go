@@ -7,29 +7,24 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"workload.openshift.io/operators/api/nodegroup"
+	"workload.openshift.io/operators/companion/metrics"
 )
 
-var nodeClaims = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "partition_controller_node_claim_timestamp_seconds",
-	Help: "When a companion claimed the node, in seconds since the epoch; 0 if the claim cannot be read.",
-}, []string{"node", "owner"})
-
 func init() {
-	metrics.Registry.MustRegister(nodeClaims)
+	ctrlmetrics.Registry.MustRegister(metrics.Set.Metrics...)
 }
 
-// claimsPeriod is how often nodeClaims is brought up to date. The alert waits for an hour.
+// claimsPeriod is how often metrics.NodeClaims is brought up to date. The alert waits for an hour.
 const claimsPeriod = 30 * time.Second
 
-// watchClaims keeps nodeClaims up to date where controllers run, on the leader. The claims are those
+// watchClaims keeps metrics.NodeClaims up to date where controllers run, on the leader. The claims are those
 // of all companions. It reads nodes from the cache, so that this costs no request.
 func watchClaims(nodes client.Reader, owners []string) manager.Runnable {
 	return manager.RunnableFunc(func(ctx context.Context) error {
@@ -45,21 +40,21 @@ func watchClaims(nodes client.Reader, owners []string) manager.Runnable {
 	})
 }
 
-// countClaims sets nodeClaims to the claims of all nodes. An owner that is none of the companions is "other": a node may
+// countClaims sets metrics.NodeClaims to the claims of all nodes. An owner that is none of the companions is "other": a node may
 // claim itself for ever another one.
 func countClaims(nodes []corev1.Node, owners []string) {
-	nodeClaims.Reset()
+	metrics.NodeClaims.Reset()
 	for i := range nodes {
 		claim, err := nodegroup.ClaimOf(&nodes[i])
 		switch {
 		case err != nil:
-			nodeClaims.WithLabelValues(nodes[i].Name, "").Set(0)
+			metrics.NodeClaims.WithLabelValues(nodes[i].Name, "").Set(0)
 		case claim != nodegroup.Claim{}:
 			owner := "other"
 			if slices.Contains(owners, claim.Owner) {
 				owner = claim.Owner
 			}
-			nodeClaims.WithLabelValues(nodes[i].Name, owner).Set(float64(claim.Since.Unix()))
+			metrics.NodeClaims.WithLabelValues(nodes[i].Name, owner).Set(float64(claim.Since.Unix()))
 		}
 	}
 }

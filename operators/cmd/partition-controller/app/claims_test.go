@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/operators/api/nodegroup"
+	"workload.openshift.io/operators/companion/metrics"
 )
 
 func TestClaimsAreCounted(t *testing.T) {
@@ -20,7 +21,7 @@ func TestClaimsAreCounted(t *testing.T) {
 		}
 		return n
 	}
-	t.Cleanup(nodeClaims.Reset)
+	t.Cleanup(metrics.NodeClaims.Reset)
 	owners := []string{"cpupolicy", "tuning"}
 	countClaims([]corev1.Node{node("released", `{"owner":"cpupolicy","operation":"a","since":"2026-11-23T10:00:00Z"}`)}, owners)
 	countClaims([]corev1.Node{
@@ -36,7 +37,7 @@ partition_controller_node_claim_timestamp_seconds{node="claimed",owner="cpupolic
 partition_controller_node_claim_timestamp_seconds{node="theirs",owner="other"} 1.79542800e+09
 partition_controller_node_claim_timestamp_seconds{node="unreadable",owner=""} 0
 `)
-	if err := testutil.CollectAndCompare(nodeClaims, want); err != nil {
+	if err := testutil.CollectAndCompare(metrics.NodeClaims, want); err != nil {
 		t.Error(err)
 	}
 }

@@ -16,20 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/companion/metrics"
 	"workload.openshift.io/operators/foreign"
 )
-
-var foreignManager = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "partition_controller_foreign_manager",
-	Help: "1 while the controllers of a companion wait because another program manages the same objects.",
-}, []string{"companion", "manager"})
-
-func init() {
-	metrics.Registry.MustRegister(foreignManager)
-}
 
 // gate is the manager at home as a companion sees it. It lets the companion's controllers run only while
 // nobody else manages the same objects, in either cluster, and writes in the companion's name. It runs where they do,
@@ -128,7 +119,7 @@ func (g *gate) watch(ctx context.Context) error {
 			// Without an answer it stays as it is, and nothing begins.
 			logger.Error(err, "Cannot see whether another program manages the same objects")
 		case found != nil:
-			foreignManager.WithLabelValues(g.companion, found.Manager.Name).Set(1)
+			metrics.ForeignManager.WithLabelValues(g.companion, found.Manager.Name).Set(1)
 			if opened {
 				return fmt.Errorf("companion %s ends: %w", g.companion, found)
 			}
@@ -138,7 +129,7 @@ func (g *gate) watch(ctx context.Context) error {
 				g.recorder.Eventf(g.lease, nil, corev1.EventTypeWarning, "ForeignManager", "Wait", "%s waits: %s", g.companion, found)
 			}
 		case !opened:
-			foreignManager.DeletePartialMatch(prometheus.Labels{"companion": g.companion})
+			metrics.ForeignManager.DeletePartialMatch(prometheus.Labels{"companion": g.companion})
 			logger.Info("Starting controllers: no other program manages the same objects")
 			close(g.open)
 			opened = true
