@@ -159,7 +159,7 @@ func reservePools(config *kubeletconfig.KubeletConfiguration, pools partition.Po
 	settings := partition.KubeletSettings{
 		CPUManagerPolicy: config.CPUManagerPolicy, CPUManagerPolicyOptions: config.CPUManagerPolicyOptions, ReservedSystemCPUs: config.ReservedSystemCPUs,
 		KubeReserved: config.KubeReserved, SystemReserved: config.SystemReserved, KubeReservedCgroup: config.KubeReservedCgroup, SystemReservedCgroup: config.SystemReservedCgroup,
-		EnforceNodeAllocatable: config.EnforceNodeAllocatable, FeatureGates: config.FeatureGates,
+		EnforceNodeAllocatable: config.EnforceNodeAllocatable, FeatureGates: config.FeatureGates, SystemPartitionCPUs: systemPartitionCPUs(config),
 	}
 	// What it found says more about an error, too.
 	found, err := pools.Reserve(&settings, release)

@@ -19,6 +19,7 @@ package managed
 import (
 	"context"
 	"reflect"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -159,4 +160,23 @@ func onlyCPU[R any](config *R, cpus cpuset.CPUSet, fields ...string) *R {
 	}
 	to.FieldByName("CPUSet").Set(reflect.ValueOf(cpus))
 	return only
+}
+
+// systemPartitionCPUs returns the CPUs of upstream's own partition for system pods (KEP-5894,
+// KubeletConfiguration, systemPartition.cpuset). No release has it yet: the KEP is all there is to
+// go by. It is empty if upstream, or the configuration, has none.
+func systemPartitionCPUs(config any) string {
+	system := reflect.Indirect(reflect.Indirect(reflect.ValueOf(config)).FieldByNameFunc(named("SystemPartition")))
+	if system.Kind() != reflect.Struct {
+		return ""
+	}
+	if cpus := reflect.Indirect(system.FieldByNameFunc(named("CPUSet"))); cpus.Kind() == reflect.String {
+		return cpus.String()
+	}
+	return ""
+}
+
+// named returns whether a field has a name, whatever the case of its letters.
+func named(name string) func(string) bool {
+	return func(field string) bool { return strings.EqualFold(field, name) }
 }

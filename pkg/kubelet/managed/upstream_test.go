@@ -20,9 +20,11 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 
 	"k8s.io/klog/v2"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	"k8s.io/utils/cpuset"
 )
@@ -70,4 +72,60 @@ func setPodAssignment(t *testing.T, s state.State, pod string, cpus cpuset.CPUSe
 	entry.FieldByName("CPUSet").Set(reflect.ValueOf(cpus))
 	assignments.SetMapIndex(reflect.ValueOf(pod), entry)
 	set.Call([]reflect.Value{assignments})
+}
+
+func TestTheCPUsOfUpstreamsSystemPartitionAreRead(t *testing.T) {
+	type partitionByPointer struct {
+		SystemPartition *struct{ CPUSet *string }
+	}
+	type partitionByValue struct{ SystemPartition struct{ Cpuset string } }
+	cpus := "0-3"
+	for name, test := range map[string]struct {
+		config any
+		want   string
+	}{
+		"without the field there are none":     {config: &kubeletconfig.KubeletConfiguration{}},
+		"without a partition there are none":   {config: &partitionByPointer{}},
+		"a partition of memory alone has none": {config: &partitionByPointer{SystemPartition: &struct{ CPUSet *string }{}}},
+		"a pointer is followed":                {config: &partitionByPointer{SystemPartition: &struct{ CPUSet *string }{&cpus}}, want: cpus},
+		"a value is read":                      {config: &partitionByValue{SystemPartition: struct{ Cpuset string }{cpus}}, want: cpus},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := systemPartitionCPUs(test.config); got != test.want {
+				t.Errorf("the CPUs are %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Once upstream has a partition of its own, this fails unless systemPartitionCPUs reads it.
+func TestUpstreamsSystemPartitionHasTheExpectedFields(t *testing.T) {
+	var config kubeletconfig.KubeletConfiguration
+	of := reflect.ValueOf(&config).Elem()
+	for i := range of.NumField() {
+		field := of.Type().Field(i)
+		if !strings.Contains(strings.ToLower(field.Name), "partition") {
+			continue
+		}
+		value := of.Field(i)
+		if value.Kind() == reflect.Pointer {
+			value.Set(reflect.New(field.Type.Elem()))
+			value = value.Elem()
+		}
+		if value.Kind() != reflect.Struct {
+			t.Fatalf("upstream's %s is a %s, want a structure", field.Name, value.Kind())
+		}
+		cpus := value.FieldByNameFunc(named("CPUSet"))
+		if cpus.IsValid() && cpus.Kind() == reflect.Pointer {
+			cpus.Set(reflect.New(cpus.Type().Elem()))
+			cpus = cpus.Elem()
+		}
+		if cpus.Kind() != reflect.String {
+			t.Fatalf("upstream's %s has no list of CPUs called cpuset: %+v", field.Name, value)
+		}
+		cpus.SetString("0")
+		if got := systemPartitionCPUs(&config); got != "0" {
+			t.Errorf("upstream's %s has the CPU 0, and systemPartitionCPUs returns %q", field.Name, got)
+		}
+	}
 }

@@ -39,6 +39,9 @@ type KubeletSettings struct {
 	KubeReservedCgroup, SystemReservedCgroup string
 	EnforceNodeAllocatable                   []string
 	FeatureGates                             map[string]bool
+	// SystemPartitionCPUs are those of upstream's own partition for system pods, systemPartition.cpuset (KEP-5894). It is
+	// empty if there is none, as on all releases that lack the gate NodeSystemPartition.
+	SystemPartitionCPUs string
 }
 
 const (
@@ -49,6 +52,7 @@ const (
 
 	reservedCPUsSetting  = "reservedSystemCPUs"
 	policyOptionsSetting = "cpuManagerPolicyOptions"
+	systemPartitionField = "systemPartition.cpuset"
 	// betaOptions is the feature gate of options that are beta.
 	betaOptions = "CPUManagerPolicyBetaOptions"
 )
@@ -90,6 +94,9 @@ func (p Pools) Reserve(settings *KubeletSettings, release string) (Reservation, 
 		}
 		return found, nil
 	}
+	if err := settings.sameSystemPartition(pooled); err != nil {
+		return found, err
+	}
 	if settings.ReservedSystemCPUs == "" {
 		settings.ReservedSystemCPUs = pooled.String()
 		settings.replaceReservations(&found)
@@ -121,6 +128,22 @@ func (p Pools) Reserve(settings *KubeletSettings, release string) (Reservation, 
 	maps.Copy(options, settings.CPUManagerPolicyOptions)
 	settings.CPUManagerPolicyOptions = options
 	return found, nil
+}
+
+// sameSystemPartition returns an error if upstream's partition for system pods has other CPUs than the pools: one
+// management pod would be confined to one set of CPUs, and the next to another.
+func (s *KubeletSettings) sameSystemPartition(pooled cpuset.CPUSet) error {
+	if s.SystemPartitionCPUs == "" {
+		return nil
+	}
+	system, err := cpuset.Parse(s.SystemPartitionCPUs)
+	if err != nil {
+		return fmt.Errorf("%s %q: %w", systemPartitionField, s.SystemPartitionCPUs, err)
+	}
+	if !system.Equals(pooled) {
+		return fmt.Errorf("%s of the kubelet's configuration has the CPUs %s, and the pools of %s have %s: write the same CPUs to both, or remove one of them", systemPartitionField, system, PinningFilePath, pooled)
+	}
+	return nil
 }
 
 // Strict reports whether reserved CPUs are kept out of the shared CPUs. It parses the option as
