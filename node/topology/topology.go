@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/prometheus/procfs/sysfs"
 	"k8s.io/utils/cpuset"
 )
 
@@ -59,72 +58,48 @@ func Online(root string) (cpuset.CPUSet, error) {
 // Read reads the CPUs of a host from its sysfs, which is mounted at root: [Sysfs] on a host,
 // a directory in tests. Its errors name the file.
 func Read(root string) (*Topology, error) {
-	devices, err := sysfs.NewFS(root)
-	if err != nil {
-		return nil, err
-	}
 	online, err := Online(root)
 	if err != nil {
 		return nil, err
 	}
 	t := &Topology{Online: online}
-	isolated, err := devices.IsolatedCPUs()
+	isolated, err := readList(filepath.Join(root, "devices/system/cpu/isolated"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(root, "devices/system/cpu/isolated"), err)
+		return nil, err
 	}
-	for _, cpu := range isolated {
-		t.Isolated = t.Isolated.Union(cpuset.New(int(cpu)))
-	}
-	t.Isolated = t.Isolated.Intersection(online)
+	t.Isolated = isolated.Intersection(online)
 	if t.Nodes, err = readNodes(root, online); err != nil {
 		return nil, err
 	}
-	cpus, err := devices.CPUs()
-	if err != nil {
-		return nil, err
-	}
-	byFirst := map[int]Core{}
 	known := cpuset.New()
-	for _, cpu := range cpus {
-		number, err := strconv.Atoi(cpu.Number())
-		if err != nil || !online.Contains(number) {
+	for _, cpu := range online.List() {
+		if known.Contains(cpu) {
 			continue
 		}
-		// An offline CPU has no such directory.
-		about, err := cpu.Topology()
+		dir := filepath.Join(root, fmt.Sprintf("devices/system/cpu/cpu%d/topology", cpu))
+		siblings, err := readList(filepath.Join(dir, "thread_siblings_list"))
 		if err != nil {
-			return nil, fmt.Errorf("CPU %d: %w", number, err)
-		}
-		siblings, err := cpuset.Parse(about.ThreadSiblingsList)
-		if err != nil {
-			return nil, fmt.Errorf("CPU %d: thread_siblings_list: %w", number, err)
+			return nil, err
 		}
 		siblings = siblings.Intersection(online)
-		if !siblings.Contains(number) {
-			return nil, fmt.Errorf("CPU %d: thread_siblings_list %q does not have it", number, about.ThreadSiblingsList)
+		if !siblings.Contains(cpu) {
+			return nil, fmt.Errorf("%s/thread_siblings_list does not have CPU %d", dir, cpu)
 		}
-		socket, err := strconv.Atoi(about.PhysicalPackageID)
+		text, err := os.ReadFile(filepath.Join(dir, "physical_package_id"))
 		if err != nil {
-			return nil, fmt.Errorf("CPU %d: physical_package_id: %w", number, err)
+			return nil, err
+		}
+		socket, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			return nil, fmt.Errorf("%s/physical_package_id: %w", dir, err)
 		}
 		known = known.Union(siblings)
-		byFirst[siblings.List()[0]] = Core{CPUs: siblings, Package: socket, Node: t.NodeOf(number)}
-	}
-	if missing := online.Difference(known); !missing.IsEmpty() {
-		return nil, fmt.Errorf("%s has nothing about CPU %s, which is online", filepath.Join(root, "devices/system/cpu"), missing)
-	}
-	firsts := cpuset.New()
-	for first := range byFirst {
-		firsts = firsts.Union(cpuset.New(first))
-	}
-	for _, first := range firsts.List() {
-		t.Cores = append(t.Cores, byFirst[first])
+		t.Cores = append(t.Cores, Core{CPUs: siblings, Package: socket, Node: t.NodeOf(cpu)})
 	}
 	return t, nil
 }
 
 func readNodes(root string, online cpuset.CPUSet) (nodes []Node, err error) {
-	// procfs has the statistics of NUMA nodes, and not their CPUs.
 	lists, err := filepath.Glob(filepath.Join(root, "devices/system/node/node[0-9]*/cpulist"))
 	if err != nil {
 		return nil, err

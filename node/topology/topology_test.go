@@ -95,10 +95,10 @@ func TestReadNamesWhatItCannotRead(t *testing.T) {
 	}{
 		"no list of online CPUs":         {"devices/system/cpu/online", "", "devices/system/cpu/online"},
 		"a malformed list":               {"devices/system/cpu/online", "0-x", "devices/system/cpu/online"},
-		"a CPU without a directory":      {"devices/system/cpu/cpu1", "", "has nothing about CPU 1, which is online"},
-		"a CPU without its topology":     {"devices/system/cpu/cpu1/topology", "", "CPU 1: "},
-		"siblings without the CPU":       {"devices/system/cpu/cpu1/topology/thread_siblings_list", "0", `CPU 1: thread_siblings_list "0" does not have it`},
-		"a package that is not a number": {"devices/system/cpu/cpu1/topology/physical_package_id", "one", "CPU 1: physical_package_id"},
+		"a CPU without a directory":      {"devices/system/cpu/cpu1", "", "cpu1/topology/thread_siblings_list"},
+		"a CPU without its topology":     {"devices/system/cpu/cpu1/topology", "", "cpu1/topology/thread_siblings_list"},
+		"siblings without the CPU":       {"devices/system/cpu/cpu1/topology/thread_siblings_list", "0", "cpu1/topology/thread_siblings_list does not have CPU 1"},
+		"a package that is not a number": {"devices/system/cpu/cpu1/topology/physical_package_id", "one", "cpu1/topology/physical_package_id"},
 		"a malformed list of isolated":   {"devices/system/cpu/isolated", "a", "devices/system/cpu/isolated"},
 		"a malformed list of a node":     {"devices/system/node/node0/cpulist", "a", "node0/cpulist"},
 	} {

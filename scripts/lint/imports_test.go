@@ -147,6 +147,26 @@ var borders = []border{
 		why:   "it reads two things from the API, independent of its callers",
 	},
 	{
+		place: "node/audit",
+		never: []string{node + "/plan", node + "/reported"},
+		why:   "it believes only the host, not reports",
+	},
+	{
+		place: "node/plan",
+		never: []string{node + "/audit"},
+		why:   "it foresees from files and objects, whatever runs now",
+	},
+	{
+		place: "node/reported",
+		only:  []string{core, "k8s.io/api", "k8s.io/apimachinery"},
+		why:   "it reads objects, wherever they come from",
+	},
+	{
+		place: "node/result",
+		only:  []string{"k8s.io/apimachinery"},
+		why:   "it says how results begin, whatever is in them",
+	},
+	{
 		place: "node/readmission",
 		never: []string{node},
 		why:   "it foresees from what it is given, and reads neither hosts nor the API",
@@ -217,24 +237,19 @@ var borders = []border{
 		why:   "a node's configuration, and no flags",
 	},
 	{
-		place: "cmd/kubectl-partition/plan",
-		never: []string{command + "/lint", command + "/render", command + "/alerts", command + "/audit", cobra},
-		why:   "a change of pools, and no flags",
+		place: "cmd/kubectl-partition/nodes",
+		never: []string{command, node + "/audit", cobra},
+		why:   "it reads the API, and decides nothing",
 	},
 	{
 		place: "cmd/kubectl-partition/status",
-		never: []string{command + "/audit", node, cobra},
+		never: []string{node + "/audit", node + "/plan", node + "/topology", node + "/kubeletstate", cobra},
 		why:   "it sees a cluster through its API",
 	},
 	{
 		place: "cmd/kubectl-partition/explain",
-		never: []string{command + "/audit", node, cobra},
+		never: []string{node + "/audit", node + "/plan", node + "/topology", node + "/kubeletstate", cobra},
 		why:   "it sees a cluster through its API",
-	},
-	{
-		place: "cmd/kubectl-partition/audit",
-		never: []string{command + "/simulate", command + "/status", command + "/plan", cobra},
-		why:   "it believes only the host, not reports",
 	},
 	{
 		place: "cmd/kubectl-partition/autoscaler",

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/plan"
+	"workload.openshift.io/kubernetes/node/plan"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 

@@ -14,7 +14,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/plan"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/nodes"
+	"workload.openshift.io/kubernetes/node/plan"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
@@ -22,18 +23,18 @@ import (
 // --on-host NODE makes it. The empty file means that there will be none.
 func foresee(t *testing.T, c *host.Cluster, file string) plan.NodePlan {
 	t.Helper()
-	nodes, err := plan.Live{Client: c.Client}.Nodes(t.Context(), []string{host.NodeName}, "")
+	read, err := nodes.Reader{Client: c.Client}.Nodes(t.Context(), []string{host.NodeName}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := plan.OnHost(c.KubeletDir(), filepath.Join(host.Dir, "kubelet.yaml")).Read(&nodes[0]); err != nil {
+	if err := plan.OnHost(c.KubeletDir(), filepath.Join(host.Dir, "kubelet.yaml")).Read(&read[0]); err != nil {
 		t.Fatal(err)
 	}
 	wanted := plan.Absent()
 	if file != "" {
 		wanted = plan.There([]byte(file))
 	}
-	return nodes[0].Plan(wanted)
+	return read[0].Plan(wanted)
 }
 
 // expectVerdict checks the verdict, and which objects the errors are about.

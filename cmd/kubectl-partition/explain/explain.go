@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
+	"workload.openshift.io/kubernetes/node/reported"
 	"workload.openshift.io/partition"
 )
 
@@ -113,7 +114,7 @@ func NamespaceOf(object runtime.Object) string {
 func Pod(pod *v1.Pod, cluster Cluster) (*Explanation, error) {
 	e := &Explanation{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, Ended: status.Ended(pod)}
 	target, errs := partition.ParseTarget(pod.Annotations)
-	if workloadType, ok := status.PartitionedType(pod); ok {
+	if workloadType, ok := reported.PartitionedType(pod); ok {
 		e.Type, e.Effect, e.Outcome = workloadType, target.Effect, partition.Partitioned
 		if _, ok := partition.PartitionedType(pod); !ok {
 			e.Why = "the static pod is in its pool; its mirror pod requests cpu, because the namespace refuses pods without it"

@@ -14,15 +14,14 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+	"workload.openshift.io/kubernetes/node/result"
 )
 
 // APIVersion is that of all results.
-const APIVersion = "cli.workload.openshift.io/v1alpha1"
+const APIVersion = result.APIVersion
 
-// TypeMeta returns what a result of the kind begins with.
-func TypeMeta(kind string) metav1.TypeMeta {
-	return metav1.TypeMeta{APIVersion: APIVersion, Kind: kind}
-}
+// TypeMeta is [result.TypeMeta].
+func TypeMeta(kind string) metav1.TypeMeta { return result.TypeMeta(kind) }
 
 // Format is the value of the flag -o. The zero value prints a table.
 type Format string

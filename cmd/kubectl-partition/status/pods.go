@@ -18,6 +18,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"workload.openshift.io/kubernetes/node/reported"
 	"workload.openshift.io/partition"
 )
 
@@ -126,7 +127,7 @@ func eachField(message []byte, call func(field protowire.Number, value []byte) e
 }
 
 func (r *reader) addPod(pod *v1.Pod) {
-	if workloadType, ok := PartitionedType(pod); ok {
+	if workloadType, ok := reported.PartitionedType(pod); ok {
 		r.addPartitioned(pod, workloadType)
 		r.judge(pod, true, workloadType)
 		return
@@ -148,27 +149,6 @@ func (r *reader) addPod(pod *v1.Pod) {
 		}
 		r.skipped[group].add(pod, decision.Detail)
 	}
-}
-
-// PartitionedType is [partition.PartitionedType], and knows the mirror pods whose cores
-// kube-apiserver has turned back into cpu: their static pods are in the pool all the same
-// (openshift-kube-apiserver/admission/partitioning, mirror). The kubelet leaves a target and
-// resources annotations only where it has partitioned the pod.
-func PartitionedType(pod *v1.Pod) (workloadType string, ok bool) {
-	if workloadType, ok = partition.PartitionedType(pod); ok {
-		return workloadType, true
-	}
-	_, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]
-	target, _ := partition.ParseTarget(pod.Annotations)
-	if !mirror || target.Type == "" {
-		return "", false
-	}
-	for key := range pod.Annotations {
-		if strings.HasPrefix(key, partition.ResourcesPrefix) {
-			return target.Type, true
-		}
-	}
-	return "", false
 }
 
 // Undecided reports whether a pod that was neither partitioned nor skipped asks for a type, or

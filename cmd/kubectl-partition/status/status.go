@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/kubernetes/node/reported"
 	"workload.openshift.io/partition"
 )
 
@@ -198,24 +199,12 @@ func (r *reader) readNodes(ctx context.Context) error {
 	return Note(&r.unknown, "list nodes", "which nodes report the types, their cores, and their reserved CPUs", err)
 }
 
-// Reported returns the types of which a Node reports cores, in alphabetical order. A kubelet without
-// the type leaves 0 of them in a Node that had it.
-func Reported(node *v1.Node) (types []string) {
-	for name, cores := range node.Status.Capacity {
-		if workloadType, is := partition.TypeOfCores(string(name)); is && cores.Sign() > 0 {
-			types = append(types, workloadType)
-		}
-	}
-	slices.Sort(types)
-	return types
-}
-
 func (r *reader) addNode(node *v1.Node) {
 	counts := partition.NodeCounts(node.Labels)
 	if counts {
 		r.counting = append(r.counting, node.Name)
 	}
-	for _, workloadType := range Reported(node) {
+	for _, workloadType := range reported.Types(node) {
 		row := r.nodeOf(node.Name, workloadType)
 		row.reports = true
 		allocatable := node.Status.Allocatable[v1.ResourceName(partition.CoresResource(workloadType))]

@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/audit"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/kubernetes/node/audit"
 )
 
 // auditFlags are those of the command audit.

@@ -26,8 +26,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/audit"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/kubernetes/node/audit"
 )
 
 var (

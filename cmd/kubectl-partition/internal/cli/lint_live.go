@@ -17,6 +17,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/lint"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
+	"workload.openshift.io/kubernetes/node/reported"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/activation"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/partition"
@@ -110,7 +111,7 @@ func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, p
 			node := &v1.Node{}
 			if convert(object, node) == nil {
 				tracker.NodeChanged(nil, node)
-				l.options.Nodes[node.Name] = simulate.Active(status.Reported(node)...)
+				l.options.Nodes[node.Name] = simulate.Active(reported.Types(node)...)
 			}
 		})
 	}

@@ -17,10 +17,11 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/audit"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/nodes"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/plan"
+	"workload.openshift.io/kubernetes/node/audit"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
+	"workload.openshift.io/kubernetes/node/plan"
 	"workload.openshift.io/partition"
 )
 
@@ -258,7 +259,7 @@ func (o *planOptions) live(ctx context.Context, names []string) ([]plan.Node, er
 	if err != nil {
 		return nil, err
 	}
-	return plan.Live{Client: client, Config: config}.Nodes(ctx, names, o.selector)
+	return nodes.Reader{Client: client, Config: config}.Nodes(ctx, names, o.selector)
 }
 
 // mostNames is how many names of pods a table has in one row, unless it is wide.

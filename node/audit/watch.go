@@ -11,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/kubernetes/node/result"
 )
 
 // joining is the CPU time off its set that a container may have for each look on cgroup v1, where a
@@ -87,7 +87,7 @@ func Watch(ctx context.Context, options Options, interval time.Duration) (*Watch
 	}
 	defer end()
 	began := time.Now()
-	r := &WatchResult{TypeMeta: output.TypeMeta("AuditWatch"), Containers: []Watched{}}
+	r := &WatchResult{TypeMeta: result.TypeMeta("AuditWatch"), Containers: []Watched{}}
 	t := newTracker()
 	for {
 		n, findings, err := confirmed(ctx, look, confirm)

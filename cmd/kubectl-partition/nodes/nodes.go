@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+// Package nodes reads through the API what [plan] needs to know of nodes.
+package nodes
 
 import (
 	"context"
@@ -22,14 +23,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
-	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
+	"workload.openshift.io/kubernetes/node/plan"
 	"workload.openshift.io/partition"
 )
 
-// Live reads nodes through the API. What the API does not have stays unknown: the host's CPUs but
-// for their number, the pinning file but for its types, and the CPU manager's checkpoint.
-type Live struct {
+// Reader reads nodes through the API.
+type Reader struct {
 	Client kubernetes.Interface
 	// Config is that of the client. With it the kubelet itself is asked for its configuration if
 	// the API server may not be.
@@ -41,10 +40,10 @@ const concurrently = 10
 
 // Nodes reads nodes by their names or, if there are none, those that a label selector has. An
 // error names the object and, if one is missing, the right.
-func (l Live) Nodes(ctx context.Context, names []string, selector string) ([]Node, error) {
+func (r Reader) Nodes(ctx context.Context, names []string, selector string) ([]plan.Node, error) {
 	var objects []v1.Node
 	if len(names) == 0 {
-		list, err := l.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
+		list, err := r.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
 			return nil, fmt.Errorf("nodes with the labels %q: %w%s", selector, err, right(err, "list", "nodes"))
 		}
@@ -54,14 +53,14 @@ func (l Live) Nodes(ctx context.Context, names []string, selector string) ([]Nod
 		objects = list.Items
 	}
 	for _, name := range names {
-		object, err := l.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		object, err := r.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w%s", name, err, right(err, "get", "nodes"))
 		}
 		objects = append(objects, *object)
 	}
-	nodes := make([]Node, len(objects))
-	workqueue.ParallelizeUntil(ctx, concurrently, len(objects), func(i int) { nodes[i] = l.node(ctx, &objects[i]) })
+	nodes := make([]plan.Node, len(objects))
+	workqueue.ParallelizeUntil(ctx, concurrently, len(objects), func(i int) { nodes[i] = r.node(ctx, &objects[i]) })
 	return nodes, ctx.Err()
 }
 
@@ -73,25 +72,13 @@ func right(err error, verb, what string) string {
 	return fmt.Sprintf("; the missing right is %s on %s", verb, what)
 }
 
-func (l Live) node(ctx context.Context, object *v1.Node) Node {
-	n := Node{Name: object.Name, Object: object, OnlineCounted: true}
-	var online []int
-	for i := range int(min(object.Status.Capacity.Cpu().Value(), int64(allCPUs.Size()))) {
-		online = append(online, i)
+func (r Reader) node(ctx context.Context, object *v1.Node) plan.Node {
+	configuration, denied := r.configuration(ctx, object)
+	n := plan.Seen(object, configuration)
+	if denied != nil {
+		n.ConfigurationDenied = denied.Error()
 	}
-	n.Online = cpuset.New(online...)
-	n.Present = Absent()
-	if len(status.Reported(object)) > 0 {
-		n.Present = File{} // there is a file, and only the kubelet knows what is in it
-	}
-	var err error
-	if n.Configuration, err = l.configuration(ctx, object); err != nil {
-		n.ConfigurationDenied = err.Error()
-	}
-	if n.InEffect = n.Configuration != nil; n.InEffect {
-		n.Shown, _ = partition.ParseCPUs(n.Configuration.ReservedSystemCPUs) // configuration has parsed it
-	}
-	list, err := l.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", object.Name).String()})
+	list, err := r.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", object.Name).String()})
 	if err != nil {
 		n.PodsDenied = err.Error() + right(err, "list", "pods, in all namespaces")
 	} else {
@@ -109,11 +96,11 @@ func (l Live) node(ctx context.Context, object *v1.Node) Node {
 // also run commands in every pod of the node. With nodes/configz, which allows only this
 // question, the kubelet itself must be asked. It then learns the client's token, so the client
 // asks only a kubelet whose certificate its own authority has signed, and only if it has to.
-func (l Live) configuration(ctx context.Context, object *v1.Node) (*kubeletconfig.KubeletConfiguration, error) {
-	data, err := l.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(object.Name).SubResource("proxy").Suffix("configz").DoRaw(ctx)
-	if apierrors.IsForbidden(err) && l.Config != nil && l.mayNotAsk(ctx, object.Name) {
+func (r Reader) configuration(ctx context.Context, object *v1.Node) (*kubeletconfig.KubeletConfiguration, error) {
+	data, err := r.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(object.Name).SubResource("proxy").Suffix("configz").DoRaw(ctx)
+	if apierrors.IsForbidden(err) && r.Config != nil && r.mayNotAsk(ctx, object.Name) {
 		var direct error
-		if data, direct = l.askKubelet(ctx, object); direct != nil {
+		if data, direct = r.askKubelet(ctx, object); direct != nil {
 			return nil, fmt.Errorf("the missing right is get on nodes/configz, if the kubelet at its own address can be reached from here and has a certificate that the cluster's authority has signed, or else get on nodes/proxy; the kubelet said: %w", direct)
 		}
 		err = nil
@@ -138,8 +125,8 @@ func (l Live) configuration(ctx context.Context, object *v1.Node) (*kubeletconfi
 
 // mayNotAsk reports whether the API server forbids the client to ask a kubelet through
 // it. The answer to the question itself does not say that: it may be the kubelet's own.
-func (l Live) mayNotAsk(ctx context.Context, node string) bool {
-	review, err := l.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+func (r Reader) mayNotAsk(ctx context.Context, node string) bool {
+	review, err := r.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Version: "v1", Resource: "nodes", Subresource: "proxy", Name: node},
 	}}, metav1.CreateOptions{})
 	return err == nil && !review.Status.Allowed
@@ -153,8 +140,8 @@ const (
 )
 
 // askKubelet asks a kubelet at its own address.
-func (l Live) askKubelet(ctx context.Context, object *v1.Node) ([]byte, error) {
-	if l.Config.Insecure {
+func (r Reader) askKubelet(ctx context.Context, object *v1.Node) ([]byte, error) {
+	if r.Config.Insecure {
 		return nil, errors.New("nothing, since the client does not verify certificates")
 	}
 	address := ""
@@ -167,7 +154,7 @@ func (l Live) askKubelet(ctx context.Context, object *v1.Node) ([]byte, error) {
 	if address == "" {
 		return nil, errors.New("nothing, since the Node has no InternalIP")
 	}
-	config := rest.CopyConfig(l.Config)
+	config := rest.CopyConfig(r.Config)
 	config.TLSClientConfig.ServerName = ""
 	config.Timeout = kubeletTimeout
 	client, err := rest.HTTPClientFor(config)

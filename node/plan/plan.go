@@ -14,7 +14,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/kubernetes/node/result"
 )
 
 // Plan is what becomes of nodes when their pinning file changes and their kubelets start again.
@@ -177,7 +177,7 @@ const (
 
 // New returns the plan of nodes that have been planned.
 func New(nodes []NodePlan) Plan {
-	p := Plan{TypeMeta: output.TypeMeta("Plan"), Verdict: Safe, Nodes: nodes}
+	p := Plan{TypeMeta: result.TypeMeta("Plan"), Verdict: Safe, Nodes: nodes}
 	for _, node := range nodes {
 		if node.Verdict == Unsafe || p.Verdict == Safe {
 			p.Verdict = node.Verdict

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/opencontainers/cgroups"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/partition"
@@ -386,7 +385,7 @@ func (n *node) containerWeights(asked partition.ContainerResources) (weights []i
 		if n.cgroups.v1 {
 			weights = append(weights, shares)
 		} else {
-			weights = append(weights, partition.WeightOf(shares), int64(cgroups.ConvertCPUSharesToCgroupV2Value(uint64(shares))))
+			weights = append(weights, partition.WeightOf(shares), newerWeight(shares))
 		}
 	}
 	slices.Sort(weights)

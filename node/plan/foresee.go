@@ -12,9 +12,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/kubernetes/node/readmission"
+	"workload.openshift.io/kubernetes/node/reported"
 	"workload.openshift.io/partition"
 )
 
@@ -87,11 +87,11 @@ type foresight struct {
 }
 
 // asAdmitted returns pods as their kubelet has them. The mirror of a static pod shows cpu again where its namespace
-// refuses pods without it (status.PartitionedType).
+// refuses pods without it (reported.PartitionedType).
 func asAdmitted(pods []v1.Pod) []v1.Pod {
 	pods = slices.Clone(pods)
 	for i := range pods {
-		_, partitioned := status.PartitionedType(&pods[i])
+		_, partitioned := reported.PartitionedType(&pods[i])
 		if _, shown := partition.PartitionedType(&pods[i]); partitioned && !shown {
 			p := pods[i].DeepCopy()
 			partition.Mutate(partition.V1(p), partition.Policy{Gate: partition.AnyType, NeverRefuse: true})
@@ -200,7 +200,7 @@ func (f *foresight) unknowns() {
 			Text:   because("the kubelet's configuration is not known: neither the policy of its CPU manager, nor what it reserves besides the pools", f.ConfigurationDenied),
 			Remedy: "give it with --kubelet-config, or run this on the node with --on-host"})
 	}
-	if f.Object != nil && f.after.file() && len(status.Reported(f.Object)) == 0 && !strings.Contains(f.Object.Status.NodeInfo.KubeletVersion, patched) {
+	if f.Object != nil && f.after.file() && len(reported.Types(f.Object)) == 0 && !strings.Contains(f.Object.Status.NodeInfo.KubeletVersion, patched) {
 		f.add(Problem{Severity: Warning, Code: CodeUnpatched,
 			Text:   fmt.Sprintf("the kubelet's version is %q, without the %s of one that reads the file: if it is not patched, the file does nothing", f.Object.Status.NodeInfo.KubeletVersion, patched),
 			Remedy: "install the patched kubelet before you write the file"})
@@ -502,7 +502,7 @@ func (f *foresight) types() (types []string, known bool) {
 	if f.Object == nil {
 		return nil, false
 	}
-	return status.Reported(f.Object), true
+	return reported.Types(f.Object), true
 }
 
 // staticPods foresees which static pods become partitioned or ordinary, and returns all pods as

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/kubernetes/node/result"
 )
 
 // Options are those of an audit. The zero value audits this host.
@@ -153,7 +153,7 @@ func both(first, second []Finding) (findings []Finding) {
 
 func (n *node) result(findings []Finding) *Result {
 	r := &Result{
-		TypeMeta: output.TypeMeta("Audit"), Time: metav1.Now(), CPUs: n.online.String(), CgroupVersion: n.cgroups.version(), CgroupDriver: n.kubelet.cgroupDriver(),
+		TypeMeta: result.TypeMeta("Audit"), Time: metav1.Now(), CPUs: n.online.String(), CgroupVersion: n.cgroups.version(), CgroupDriver: n.kubelet.cgroupDriver(),
 		Runtime:              n.runtime.GetRuntimeName() + " " + n.runtime.GetRuntimeVersion(),
 		KubeletConfiguration: n.kubelet.Source, CPUManagerPolicy: n.checkpoint.Policy,
 		Pools: []Pool{}, Findings: slices.Concat([]Finding{}, findings), Notes: slices.Concat([]Finding{}, n.remarks()), Containers: []Container{},

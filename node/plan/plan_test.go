@@ -64,8 +64,8 @@ func partitioned(p *v1.Pod) {
 	partition.Mutate(partition.V1(p), partition.Policy{Gate: partition.AnyType})
 }
 
-// reported gives a pod the status that it has under a kubelet without the file.
-func reported(request string) func(*v1.Pod) {
+// running gives a pod the status that it has under a kubelet without the file.
+func running(request string) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		p.Status.ContainerStatuses[0].Resources = &v1.ResourceRequirements{Requests: podtest.List("cpu=" + request)}
 	}
@@ -339,7 +339,7 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 			wantText: "it asked for the type management", wantStep: "Partition first: create these pods again, so that they ask for cores in place of cpu: n/asked"},
 		"partitioned pods ask for no cpu": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{pod("first", "1900m"), pod("other", "1900m", partitioned)}}, wanted: "0-1", verdict: Safe,
 			actions: []string{"Move ordinary pods 1-3>2-3 n/first", "Move pods of type management 0>0-1 n/other"}, shared: "2-3", reserved: "0-1", allocatable: 2000},
-		"the cpu in the status of a partitioned pod does not count": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{pod("first", "1900m"), pod("other", "1900m", partitioned, reported("1900m"))}}, wanted: "0-1", verdict: Safe,
+		"the cpu in the status of a partitioned pod does not count": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{pod("first", "1900m"), pod("other", "1900m", partitioned, running("1900m"))}}, wanted: "0-1", verdict: Safe,
 			actions: []string{"Move ordinary pods 1-3>2-3 n/first", "Move pods of type management 0>0-1 n/other"}, shared: "2-3", reserved: "0-1", allocatable: 2000},
 		"only what is allocated is known, and fits": {state: state{present: "0", shared: "1-3", change: func(n *Node) { n.Pods, n.Allocated = nil, map[string]int64{"a": 900, "b": 1100} }}, wanted: "0-1", verdict: Unknown,
 			actions: []string{"Move ordinary pods 1-3>2-3", "Move pods of type management 0>0-1"}, problems: []string{"Unknown PodsUnknown"}, wantText: "ask for 2000m of cpu together, and 2000m are left; what else their pods ask for is not known", shared: "2-3", reserved: "0-1", allocatable: 2000},
