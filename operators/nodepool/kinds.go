@@ -134,7 +134,11 @@ func (m manifest) readTuned() (t tuned, problems []Problem) {
 		}
 	}
 	if problems == nil {
-		problems = m.fits(&tunedv1.Tuned{})
+		object := &tunedv1.Tuned{}
+		problems = m.fits(object)
+		if mode := object.Annotations[tunedv1.DeferredAnnotation]; mode != "" && !slices.Contains(tunedv1.DeferModes, mode) {
+			bad("the annotation %s is %q, and must be one of %s", tunedv1.DeferredAnnotation, mode, strings.Join(tunedv1.DeferModes, ", "))
+		}
 	}
 	return t, problems
 }

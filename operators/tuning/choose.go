@@ -37,6 +37,8 @@ type Choice struct {
 	Tuned string
 	Entry int
 	tunedv1.TunedRecommend
+	// Deferred is the Tuned's DeferredAnnotation; empty if it has none.
+	Deferred string
 	// Tie names another profile that has as good a claim to the node, and lost by the name of its Tuned or by its place. It is
 	// empty if there is none.
 	Tie string
@@ -49,7 +51,7 @@ func Choose(node Node, tuneds []tunedv1.Tuned) (choice Choice, found bool) {
 	for _, tuned := range tuneds {
 		for i, entry := range tuned.Spec.Recommend {
 			if len(entry.Match) == 0 || matchesAny(entry.Match, node) {
-				matching = append(matching, Choice{Tuned: tuned.Name, Entry: i, TunedRecommend: entry})
+				matching = append(matching, Choice{Tuned: tuned.Name, Entry: i, TunedRecommend: entry, Deferred: tuned.Annotations[tunedv1.DeferredAnnotation]})
 			}
 		}
 	}
@@ -84,6 +86,12 @@ func matchesLabel(match tunedv1.TunedMatch, node Node) bool {
 		return slices.ContainsFunc(node.Pods, has)
 	}
 	return has(node.Labels)
+}
+
+// Deferred reports whether a change of a node's Profile waits for the node's next boot. The mode is a DeferredAnnotation; before and
+// after are the names of the profile that is in force, empty if there is none, and of the one that is wanted.
+func Deferred(mode, before, after string) bool {
+	return mode == tunedv1.DeferAlways || mode == tunedv1.DeferUpdate && before == after
 }
 
 // MatchesPods reports whether any of the Tuneds goes by the labels of pods.

@@ -82,6 +82,39 @@ func TestTheDefaultHasAProfileForTheControlPlane(t *testing.T) {
 	}
 }
 
+func TestAChoiceIsDeferredAsItsTunedSays(t *testing.T) {
+	a, b := tuned("a", entry("p", 20)), tuned("b", entry("q", 10))
+	a.Annotations = map[string]string{tunedv1.DeferredAnnotation: tunedv1.DeferAlways}
+	for want, tuneds := range map[string][]tunedv1.Tuned{"always": {a}, "": {a, b}} {
+		if choice, _ := Choose(Node{}, tuneds); choice.Deferred != want {
+			t.Errorf("the choice of %s is deferred %q, want %q", choice.Tuned, choice.Deferred, want)
+		}
+	}
+}
+
+func TestDeferred(t *testing.T) {
+	for name, test := range map[string]struct {
+		mode, before, after string
+		want                bool
+	}{
+		"nothing is said":                         {"", "p", "p", false},
+		"never":                                   {tunedv1.DeferNever, "p", "p", false},
+		"always, another content":                 {tunedv1.DeferAlways, "p", "p", true},
+		"always, another profile":                 {tunedv1.DeferAlways, "p", "q", true},
+		"always, the first profile":               {tunedv1.DeferAlways, "", "q", true},
+		"update, another content":                 {tunedv1.DeferUpdate, "p", "p", true},
+		"update, another profile":                 {tunedv1.DeferUpdate, "p", "q", false},
+		"update, the first profile":               {tunedv1.DeferUpdate, "", "q", false},
+		"what a forged annotation says otherwise": {"Always", "p", "p", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Deferred(test.mode, test.before, test.after); got != test.want {
+				t.Errorf("it waits: %t", got)
+			}
+		})
+	}
+}
+
 func TestMatchesPods(t *testing.T) {
 	pod := tunedv1.TunedMatch{Label: "app", Type: tunedv1.MatchPod}
 	for name, test := range map[string]struct {

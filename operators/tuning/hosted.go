@@ -27,10 +27,12 @@ func Hosted(tuned *tunedv1.Tuned, pool string) *tunedv1.Tuned {
 			Namespace:   tunedv1.Namespace,
 			Name:        HostedName(tuned.Name, pool),
 			Labels:      map[string]string{},
-			Annotations: maps.Clone(tuned.Annotations),
+			Annotations: map[string]string{tunedv1.DeferredAnnotation: tunedv1.DeferNever},
 		},
 		Spec: *tuned.Spec.DeepCopy(),
 	}
+	// A copy keeps annotations that its source has lost, since they may be somebody else's. This one is always said.
+	maps.Copy(hosted.Annotations, tuned.Annotations)
 	maps.Copy(hosted.Labels, tuned.Labels)
 	hosted.Labels[tunedv1.NodePoolNameLabel] = pool
 	return hosted

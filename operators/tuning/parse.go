@@ -282,9 +282,6 @@ func fits(node *yamlv3.Node, t reflect.Type) bool {
 	}
 }
 
-// DeferredAnnotation of a Tuned puts its profiles off until a node boots: never, always or update.
-const DeferredAnnotation = "tuned.openshift.io/deferred"
-
 // validate checks what the schema of a Tuned does not.
 func validate(tuned *tunedv1.Tuned) (errs field.ErrorList) {
 	name := field.NewPath("metadata", "name")
@@ -302,9 +299,9 @@ func validate(tuned *tunedv1.Tuned) (errs field.ErrorList) {
 	if tuned.Namespace != "" && tuned.Namespace != tunedv1.Namespace {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "namespace"), tuned.Namespace, "leave it out: all Tuneds are in "+tunedv1.Namespace))
 	}
-	if value := tuned.Annotations[DeferredAnnotation]; value != "" && value != "never" {
-		// To apply it at once would be what the annotation asks not to do.
-		errs = append(errs, field.NotSupported(field.NewPath("metadata", "annotations").Key(DeferredAnnotation), value, []string{"never"}))
+	if value := tuned.Annotations[tunedv1.DeferredAnnotation]; value != "" && !slices.Contains(tunedv1.DeferModes, value) {
+		// To apply it at once may be what the annotation asks not to do.
+		errs = append(errs, field.NotSupported(field.NewPath("metadata", "annotations").Key(tunedv1.DeferredAnnotation), value, tunedv1.DeferModes))
 	}
 	if len(tuned.Status.Conditions) > 0 {
 		errs = append(errs, field.Forbidden(field.NewPath("status"), "the operator writes it"))

@@ -131,6 +131,8 @@ type Change struct {
 	// Tuned is that of the choice, and Tie another profile with as good a claim.
 	Tuned string `json:"tuned"`
 	Tie   string `json:"tie,omitempty"`
+	// Deferred is true of a change that waits for the node's next boot.
+	Deferred bool `json:"deferred,omitempty"`
 	// Sysctls and Arguments are those that change.
 	Sysctls   []Difference `json:"sysctls,omitempty"`
 	Arguments []Difference `json:"kernelArguments,omitempty"`
@@ -158,6 +160,7 @@ func ChangeOf(node string, before *tunedv1.ProfileSpec, choice Choice, after tun
 		Node: node, From: was.Profile, To: is.Profile, Tuned: choice.Tuned, Tie: choice.Tie,
 		Sysctls: differences(was.Sysctls, is.Sysctls), Arguments: differences(was.Arguments, is.Arguments),
 		Packaged: exclusive(was.Packaged, is.Packaged),
+		Deferred: Deferred(choice.Deferred, was.Profile, is.Profile),
 	}
 	if before == nil || texts(*before) != texts(after) {
 		change.Plugins = union(was.Plugins, is.Plugins)

@@ -71,6 +71,8 @@ func TestNodepoolTakesNothingThatTuningRefuses(t *testing.T) {
 		"another namespace":             {aTunedWith("name: swap\nspec", "name: swap\n  namespace: clusters\nspec"), false},
 		"a field that metadata lacks":   {aTunedWith("name: swap\nspec", "name: swap\n  nmespace: x\nspec"), false},
 		"an annotation of a number":     {aTunedWith("name: swap\nspec", "name: swap\n  annotations: {a: 1}\nspec"), false},
+		"one that is deferred":          {aTunedWith("name: swap\nspec", "name: swap\n  annotations: {tuned.openshift.io/deferred: update}\nspec"), true},
+		"deferred in an unknown way":    {aTunedWith("name: swap\nspec", "name: swap\n  annotations: {tuned.openshift.io/deferred: sometimes}\nspec"), false},
 		"a status":                      {aTunedWith("spec:", "status: {conditions: [{type: Valid}]}\nspec:"), false},
 		"an empty status":               {aTunedWith("spec:", "status: {}\nspec:"), true},
 		"an unmanaged one":              {aTunedWith("spec:", "spec:\n  managementState: Unmanaged"), false},

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -28,6 +29,11 @@ What TuneD changed is undone when the Profile is gone, and at SIGTERM if the Dae
 			if d.Node == "" {
 				return errors.New("--node-name: the name of the node is missing; the DaemonSet takes it from spec.nodeName")
 			}
+			boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+			if err != nil {
+				return err
+			}
+			d.BootID = strings.TrimSpace(string(boot))
 			config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 			if err != nil {
 				return err

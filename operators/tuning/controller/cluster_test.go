@@ -471,6 +471,40 @@ func TestAHostedAdministratorChangesNothing(t *testing.T) {
 	}
 }
 
+func TestADeferralReachesTheProfileAndStaysThere(t *testing.T) {
+	p := newPair(t)
+	p.node("a1", "pool-a")
+	text := tunedText("queues", "32768")
+	p.configure("pool-a", strings.Replace(text, "  name: queues\n", "  name: queues\n  annotations: {tuned.openshift.io/deferred: update}\n", 1))
+	p.start()
+	tuned := &tunedv1.Tuned{ObjectMeta: metav1.ObjectMeta{Namespace: tunedv1.Namespace, Name: tuning.HostedName("queues", "pool-a")}}
+	profile := &tunedv1.Profile{ObjectMeta: metav1.ObjectMeta{Namespace: tunedv1.Namespace, Name: "a1"}}
+	deferred := func(within time.Duration, want string) {
+		t.Helper()
+		testenv.Eventually(t, within, func() error {
+			for _, object := range []client.Object{tuned, profile} {
+				if err := p.hosted.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+					return err
+				}
+				if got := object.GetAnnotations()[tunedv1.DeferredAnnotation]; got != want {
+					return fmt.Errorf("%T is deferred %q, want %q", object, got, want)
+				}
+			}
+			return nil
+		})
+	}
+	deferred(20*time.Second, tunedv1.DeferUpdate)
+	p.withoutPolicies()
+	for _, value := range []string{"null", `"never"`} {
+		for _, object := range []client.Object{tuned, profile} {
+			p.do(p.hosted.Client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, tunedv1.DeferredAnnotation, value))))
+		}
+		deferred(10*time.Second, tunedv1.DeferUpdate)
+	}
+	p.configure("pool-a", text)
+	deferred(10*time.Second, tunedv1.DeferNever)
+}
+
 func TestAtRestNothingIsWritten(t *testing.T) {
 	p := newPair(t)
 	for i := range 20 {

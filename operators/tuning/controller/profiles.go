@@ -151,6 +151,9 @@ func (r *profilesReconciler) write(ctx context.Context, profile *tunedv1.Profile
 	if next.Annotations[tuning.TieAnnotation] = choice.Tie; choice.Tie == "" {
 		delete(next.Annotations, tuning.TieAnnotation)
 	}
+	if next.Annotations[tunedv1.DeferredAnnotation] = choice.Deferred; choice.Deferred == "" {
+		delete(next.Annotations, tunedv1.DeferredAnnotation)
+	}
 	same := profile.Annotations[specHash] == hashOf(spec) && maps.Equal(next.Labels, profile.Labels) && maps.Equal(next.Annotations, profile.Annotations)
 	delete(next.Annotations, specHash)
 	log := ctrl.LoggerFrom(ctx)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/tuning"
 )
 
 // Daemon runs TuneD for a node. All fields but the durations are required.
@@ -23,6 +24,8 @@ type Daemon struct {
 	// EtcDir and RunDir are /etc/tuned and /run/tuned, where TuneD expects them. Both are directories of the host's /run, so
 	// that they outlive this program and no boot.
 	EtcDir, RunDir string
+	// BootID tells one boot of the node from all others (/proc/sys/kernel/random/boot_id).
+	BootID string
 
 	// Settle is how long a changed Profile must stay as it is before it counts, so that what the operator puts back at once
 	// never reaches the kernel. Zero is DefaultSettle.
@@ -40,6 +43,8 @@ type Daemon struct {
 	// held is what TuneD runs with, or ran with when it ended without undoing it.
 	held  Record
 	state observed
+	// booted is true until a Profile was taken in this boot.
+	booted bool
 	// begun is when the running TuneD was started, or told to reload.
 	begun, started time.Time
 	failures       int
@@ -88,6 +93,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.defaults()
 	log := logr.FromContextOrDiscard(ctx)
 	var err error
+	if d.booted, err = d.files.booted(d.BootID); err != nil {
+		return err
+	}
 	if d.held, err = d.read(); err != nil {
 		// It was cut off with the power, and so was what it is about: these files do not outlive a boot.
 		log.Error(err, "Ignoring the record of what TuneD ran with")
@@ -163,6 +171,12 @@ func (d *Daemon) step(ctx context.Context, now time.Time) time.Duration {
 	until := func(t time.Time) { wait = min(wait, max(t.Sub(now), time.Millisecond)) }
 	wanted := hashOf(d.desired)
 	changes := d.seen && wanted != d.held.Hash
+	if d.state.waits = changes && d.waits(); d.state.waits {
+		changes = false
+		if d.booted {
+			d.notes(ctx)
+		}
+	}
 	if d.running == nil && d.held.Profile != "" {
 		if changes && d.failures >= hopeless {
 			log.Info("Giving up what TuneD held: it ends each time", "profile", d.held.Profile)
@@ -214,6 +228,23 @@ func (d *Daemon) step(ctx context.Context, now time.Time) time.Duration {
 	return wait
 }
 
+// waits reports whether what is wanted waits for the node's next boot. Of a Profile that this node has reported about in an earlier
+// boot, this is the next one.
+func (d *Daemon) waits() bool {
+	if hashOf(d.desired) == "" || d.booted && len(d.desired.Status.Conditions) > 0 {
+		return false
+	}
+	return tuning.Deferred(d.desired.Annotations[tunedv1.DeferredAnnotation], d.held.Profile, d.desired.Spec.Config.TunedProfile)
+}
+
+// notes notes that a Profile was taken in this boot.
+func (d *Daemon) notes(ctx context.Context) {
+	if err := d.files.taken(d.BootID); err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "Noting the boot failed: a deferred profile may be applied before the next one")
+	}
+	d.booted = false
+}
+
 // change has TuneD run with what is wanted now.
 func (d *Daemon) change(ctx context.Context, now time.Time) {
 	log := logr.FromContextOrDiscard(ctx)
@@ -229,8 +260,12 @@ func (d *Daemon) change(ctx context.Context, now time.Time) {
 		if err := d.clear(undone); err != nil {
 			log.Error(err, "Removing the profiles failed")
 		}
+		if !d.booted {
+			d.notes(ctx)
+		}
 		return
 	}
+	d.notes(ctx)
 	record, err := d.write(d.desired)
 	if err != nil {
 		d.state.problem = err
@@ -259,7 +294,7 @@ func (d *Daemon) change(ctx context.Context, now time.Time) {
 func (d *Daemon) start(ctx context.Context, now time.Time) {
 	log := logr.FromContextOrDiscard(ctx)
 	ended := d.state.ended
-	d.state = observed{record: d.held, phase: applying, unsupported: d.state.unsupported, ended: ended}
+	d.state = observed{record: d.held, phase: applying, unsupported: d.state.unsupported, ended: ended, waits: d.state.waits}
 	d.begun, d.started = now, now
 	p, err := startTuned(d.files, d.Python, d.held)
 	if err != nil {

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	testenv.Main(m, tunedtest.Programs(testenv.Programs{"tuned": tuned}), tunedv1.AddToScheme)
 }
 
-// tuned is the daemon of the node $2, with the kubeconfig $1.
+// tuned is the daemon of the node $2, with the kubeconfig $1, in the boot $3.
 func tuned() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -48,7 +48,7 @@ func tuned() int {
 	if err != nil {
 		panic(err)
 	}
-	d := &Daemon{Node: os.Args[2], Client: c, Python: tunedtest.Python, EtcDir: "/etc/tuned", RunDir: "/run/tuned"}
+	d := &Daemon{Node: os.Args[2], Client: c, Python: tunedtest.Python, EtcDir: "/etc/tuned", RunDir: "/run/tuned", BootID: os.Args[3]}
 	if err := d.Run(logr.NewContext(ctx, klog.Background())); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -62,6 +62,7 @@ type node struct {
 	*testenv.ControlPlane
 	*tunedtest.Kernel
 	name   string
+	boots  int
 	daemon *testenv.Process
 }
 
@@ -78,7 +79,32 @@ func newNode(t *testing.T) *node {
 
 func (n *node) start() {
 	n.Helper()
-	n.daemon = n.Kernel.Run(n.T, "tuned", n.Kubeconfig, n.name)
+	n.daemon = n.run(n.Kubeconfig)
+}
+
+func (n *node) run(kubeconfig string) *testenv.Process {
+	n.Helper()
+	return n.Kernel.Run(n.T, "tuned", kubeconfig, n.name, fmt.Sprint("boot ", n.boots))
+}
+
+// restart replaces the daemon, as an upgrade does.
+func (n *node) restart() {
+	n.Helper()
+	n.daemon.Kill()
+	n.start()
+}
+
+// boot ends what runs on the node, gives the kernel its own values, and starts the daemon in another boot.
+func (n *node) boot() {
+	n.Helper()
+	pid := n.PID()
+	n.daemon.Kill()
+	if pid != "" {
+		n.gone(pid)
+	}
+	n.Kernel.Boot(n.T)
+	n.boots++
+	n.start()
 }
 
 // spec is one that chooses the profile p with this data.
@@ -93,14 +119,21 @@ func sets(value string) string {
 // wants gives the node a Profile.
 func (n *node) wants(spec tunedv1.ProfileSpec) {
 	n.Helper()
-	profile := &tunedv1.Profile{ObjectMeta: metav1.ObjectMeta{Namespace: tunedv1.Namespace, Name: n.name}, Spec: spec}
+	n.wantsDeferred("", spec)
+}
+
+// wantsDeferred gives the node a Profile whose Tuned says when it is to be applied.
+func (n *node) wantsDeferred(mode string, spec tunedv1.ProfileSpec) {
+	n.Helper()
+	annotations := map[string]string{tunedv1.DeferredAnnotation: mode}
+	profile := &tunedv1.Profile{ObjectMeta: metav1.ObjectMeta{Namespace: tunedv1.Namespace, Name: n.name, Annotations: annotations}, Spec: spec}
 	err := n.Client.Create(n.Context(), profile)
 	if apierrors.IsAlreadyExists(err) {
 		testenv.Eventually(n.T, 5*time.Second, func() error {
 			if err := n.Client.Get(n.Context(), client.ObjectKeyFromObject(profile), profile); err != nil {
 				return err
 			}
-			profile.Spec = spec
+			profile.Spec, profile.Annotations = spec, annotations
 			return n.Client.Update(n.Context(), profile)
 		})
 		return
@@ -483,7 +516,7 @@ func TestWithoutAnAPIServerTheNodeKeepsItsTuning(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(strings.ReplaceAll(string(data), n.Config.Host, "https://127.0.0.1:1")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	away := n.Kernel.Run(t, "tuned", kubeconfig, n.name)
+	away := n.run(kubeconfig)
 	testenv.Eventually(t, 10*time.Second, func() error {
 		if n.PID() == "" || n.PID() == pid {
 			return errors.New("no other TuneD")
@@ -497,6 +530,94 @@ func TestWithoutAnAPIServerTheNodeKeepsItsTuning(t *testing.T) {
 	if got := n.Value(t); got != "32768" {
 		t.Errorf("%s is %s: nobody said that the DaemonSet is gone", tunedtest.Sysctl, got)
 	}
+}
+
+// deferred waits until the Profile is reported as deferred, and holds that the sysctl stays as it is.
+func (n *node) deferred(value string) {
+	n.Helper()
+	messages := n.says(30*time.Second, "Applied=False/Deferred", "Degraded=False/TunedDeferredUpdate")
+	if got := messages["Applied"]; !strings.Contains(got, "waits for the next boot") {
+		n.Errorf("the message is %q", got)
+	}
+	testenv.Always(n.T, 3*time.Second, func() error {
+		if got := n.Value(n.T); got != value {
+			return fmt.Errorf("%s is %s, want %s", tunedtest.Sysctl, got, value)
+		}
+		return nil
+	})
+}
+
+func TestADeferredProfileWaitsForTheNextBoot(t *testing.T) {
+	for name, emptied := range map[string]bool{"whose run directory is empty": true, "that the run directory outlives": false} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			boot := func() {
+				t.Helper()
+				n.daemon.Kill()
+				if emptied {
+					for _, directory := range []string{"etc", "run"} {
+						entries, _ := filepath.Glob(filepath.Join(n.Dir, directory, "*"))
+						for _, entry := range entries {
+							if err := os.RemoveAll(entry); err != nil {
+								t.Fatal(err)
+							}
+						}
+					}
+				}
+				n.boot()
+			}
+			n.start()
+			n.wantsDeferred(tunedv1.DeferAlways, spec(sets("32768")))
+			n.deferred(tunedtest.Original)
+			n.restart()
+			n.deferred(tunedtest.Original)
+			boot()
+			n.Eventually(t, "32768", 15*time.Second)
+			n.asExpected(30 * time.Second)
+
+			values := n.Watch(t)
+			n.wantsDeferred(tunedv1.DeferAlways, spec(sets("40000")))
+			n.deferred("32768")
+			if got := values(); !slices.Equal(got, []string{"32768"}) {
+				t.Errorf("the values were %q", got)
+			}
+			n.restart()
+			n.deferred("32768")
+			boot()
+			n.Eventually(t, "40000", 15*time.Second)
+			n.asExpected(30 * time.Second)
+
+			// Without the annotation it does not wait any more, and neither does a removal.
+			n.wantsDeferred(tunedv1.DeferAlways, spec(sets("50000")))
+			n.deferred("40000")
+			n.wantsDeferred(tunedv1.DeferNever, spec(sets("50000")))
+			n.Eventually(t, "50000", 10*time.Second)
+			n.asExpected(30 * time.Second)
+			n.wantsNothing()
+			n.Eventually(t, tunedtest.Original, 10*time.Second)
+		})
+	}
+}
+
+func TestADeferredUpdateWaitsAndAnotherProfileDoesNot(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	n.wantsDeferred(tunedv1.DeferUpdate, spec(sets("32768")))
+	n.Eventually(t, "32768", 10*time.Second)
+	n.asExpected(30 * time.Second)
+	n.wantsDeferred(tunedv1.DeferUpdate, spec(sets("40000")))
+	n.deferred("32768")
+	// A TuneD that is killed comes back with what it had.
+	pid := n.PID()
+	n.kill(pid, syscall.SIGKILL)
+	n.gone(pid)
+	n.deferred("32768")
+	other := spec(sets("40000"))
+	other.Config.TunedProfile = "q"
+	other.Profile = append(other.Profile, tunedv1.TunedProfile{Name: "q", Data: sets("50000")})
+	n.wantsDeferred(tunedv1.DeferUpdate, other)
+	n.Eventually(t, "50000", 10*time.Second)
+	n.asExpected(30 * time.Second)
 }
 
 func TestWhatTheHostOverridesIsNamed(t *testing.T) {

@@ -27,6 +27,7 @@ func (f files) storage() string { return filepath.Join(f.run, "save.pickle") }
 func (f files) pid() string     { return filepath.Join(f.run, "tuned.pid") }
 func (f files) signals() string { return filepath.Join(f.run, "signals.sock") }
 func (f files) record() string  { return filepath.Join(f.run, "in-force.json") }
+func (f files) boot() string    { return filepath.Join(f.run, "boot-id") }
 func (f files) cmdline() string { return filepath.Join(f.etc, "bootcmdline") }
 
 const profileFile = "tuned.conf"
@@ -72,6 +73,29 @@ func (f files) read() (Record, error) {
 		return Record{}, fmt.Errorf("%s: %w", f.record(), err)
 	}
 	return record, nil
+}
+
+// booted reports whether no Profile was taken yet since the node has booted, and removes what an earlier boot has left: the kernel's
+// values are its own again, and nothing of it is to be undone.
+func (f files) booted(id string) (bool, error) {
+	data, err := os.ReadFile(f.boot())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		// A record without this file is an older version's, of this boot.
+		_, err := os.Stat(f.record())
+		return errors.Is(err, fs.ErrNotExist), absent(err)
+	case err != nil || string(data) == id:
+		return false, err
+	}
+	return true, f.clear(true)
+}
+
+// taken notes that a Profile was taken in this boot.
+func (f files) taken(id string) error {
+	if err := os.MkdirAll(f.run, 0o700); err != nil {
+		return err
+	}
+	return replace(f.boot(), id)
 }
 
 // write gives TuneD the profiles of a spec, and only these, and its configuration.

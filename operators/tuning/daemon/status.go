@@ -18,11 +18,13 @@ import (
 const (
 	ReasonAsExpected        = "AsExpected"
 	ReasonApplying          = "Applying"
+	ReasonDeferred          = "Deferred"
 	ReasonFailed            = "Failed"
 	ReasonTimeout           = "Timeout"
 	ReasonTunedEnded        = "TunedEnded"
 	ReasonTunedError        = "TunedError"
 	ReasonTunedWarning      = "TunedWarning"
+	ReasonDeferredUpdate    = "TunedDeferredUpdate"
 	ReasonSysctlOverride    = "TunedSysctlOverride"
 	ReasonUnsupportedPlugin = "UnsupportedPlugin"
 )
@@ -42,6 +44,8 @@ const (
 type observed struct {
 	record Record
 	phase  phase
+	// waits is true while the Profile has another profile, for the node's next boot.
+	waits bool
 	// said are the lines of TuneD's log that matter, by what they are.
 	errors, warnings, overrides []string
 	// last is where a line that continues another belongs.
@@ -97,7 +101,7 @@ func (o *observed) take(l *line) {
 func (o *observed) status(profile *tunedv1.Profile, now time.Time) tunedv1.ProfileStatus {
 	status := tunedv1.ProfileStatus{Bootcmdline: o.cmdline, Conditions: slices.Clone(profile.Status.Conditions)}
 	switch {
-	case o.record.Hash == hashOf(profile):
+	case o.waits || o.record.Hash == hashOf(profile):
 		status.ObservedGeneration = profile.Generation
 	case o.record.UID == profile.UID:
 		status.ObservedGeneration = o.record.Generation
@@ -113,12 +117,18 @@ func (o *observed) status(profile *tunedv1.Profile, now time.Time) tunedv1.Profi
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
 	name := o.record.Profile
-	switch o.phase {
-	case applied:
+	switch {
+	case o.waits:
+		message := fmt.Sprintf("The profile %s waits for the next boot of the node, as its Tuned asks by %s=%s.", profile.Spec.Config.TunedProfile, tunedv1.DeferredAnnotation, profile.Annotations[tunedv1.DeferredAnnotation])
+		if name != "" {
+			message += fmt.Sprintf(" Until then the node has the profile %s as it was.", name)
+		}
+		set(tunedv1.ConditionApplied, false, ReasonDeferred, message)
+	case o.phase == applied:
 		set(tunedv1.ConditionApplied, true, ReasonAsExpected, fmt.Sprintf("TuneD has applied the profile %s.", name))
-	case applying, idle:
+	case o.phase == applying || o.phase == idle:
 		set(tunedv1.ConditionApplied, false, ReasonApplying, fmt.Sprintf("TuneD has not applied the profile %s yet.", name))
-	case timedOut:
+	case o.phase == timedOut:
 		set(tunedv1.ConditionApplied, false, ReasonTimeout, fmt.Sprintf("TuneD has not applied the profile %s in time.", name))
 	default:
 		set(tunedv1.ConditionApplied, false, ReasonFailed, fmt.Sprintf("TuneD could not apply the profile %s.", name))
@@ -146,6 +156,9 @@ func (o *observed) status(profile *tunedv1.Profile, now time.Time) tunedv1.Profi
 		set(tunedv1.ConditionDegraded, true, ReasonTunedError, "TuneD could not apply the profile.")
 	case len(o.overrides) > 0:
 		set(tunedv1.ConditionDegraded, true, ReasonSysctlOverride, "Files of the host's sysctl.d have other values, and these count: "+strings.Join(o.overrides, "\n")+"\nRemove them there, or set reapply_sysctl to false in operand.tunedConfig.")
+	case o.waits:
+		// Its user wants that: it is no fault.
+		set(tunedv1.ConditionDegraded, false, ReasonDeferredUpdate, "The profile is applied at the next boot of the node.")
 	case len(o.warnings) > 0:
 		set(tunedv1.ConditionDegraded, false, ReasonTunedWarning, "TuneD reported warnings: "+strings.Join(o.warnings, "\n"))
 	default:

@@ -67,7 +67,7 @@ func TestMain(m *testing.M) {
 			if err != nil {
 				panic(err)
 			}
-			d := &daemon.Daemon{Node: node, Client: c, Python: tunedtest.Python, EtcDir: "/etc/tuned", RunDir: "/run/tuned"}
+			d := &daemon.Daemon{Node: node, Client: c, Python: tunedtest.Python, EtcDir: "/etc/tuned", RunDir: "/run/tuned", BootID: "the only one"}
 			if err := d.Run(logr.NewContext(ctx, klog.Background())); err != nil {
 				panic(err)
 			}

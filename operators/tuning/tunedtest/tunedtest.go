@@ -132,6 +132,14 @@ func (k *Kernel) Value(t *testing.T) string {
 	return strings.TrimSpace(string(output))
 }
 
+// Boot gives the sysctl the kernel's own value, as a boot of the node does.
+func (k *Kernel) Boot(t *testing.T) {
+	t.Helper()
+	if output, err := exec.Command("nsenter", "--target", k.holder, "--ipc", "sh", "-c", "echo "+Original+" >"+sysctlFile).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+}
+
 // Eventually waits until the sysctl has a value, and logs how long that took.
 func (k *Kernel) Eventually(t *testing.T, want string, within time.Duration) {
 	t.Helper()

@@ -350,6 +350,10 @@ func (c *tuningCommand) plan(ctx context.Context, file, pool string) error {
 
 func printTuningPlan(w io.Writer, plan tuningPlan) error {
 	fmt.Fprintf(w, "%d of the %d nodes of NodePool %s change, within seconds of each other. %d of them boot.\n", len(plan.Changes), plan.Nodes, output.Printable(plan.NodePool), plan.Reboots)
+	deferred := slices.DeleteFunc(slices.Clone(plan.Changes), func(change tuning.Change) bool { return !change.Deferred })
+	if len(deferred) > 0 {
+		fmt.Fprintf(w, "%d of them change at their next boot, as %s says.\n", len(deferred), tunedv1.DeferredAnnotation)
+	}
 	if len(plan.Changes) == 0 {
 		return nil
 	}

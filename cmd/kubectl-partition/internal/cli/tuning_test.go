@@ -137,6 +137,10 @@ func TestTuningPlan(t *testing.T) {
 		"nothing":               {strings.ReplaceAll(tunedFile, "65536", "32768"), 0, []string{"0 of the 2 nodes of NodePool pool-a change"}, ""},
 		"no Tuned any more":     {"", 1, []string{"n1    profile        queues  openshift-node", "n1    kernel.msgmnb  32768   not set here"}, ""},
 		"kernel arguments":      {strings.Replace(tunedFile, "kernel.msgmnb=65536", "kernel.msgmnb=32768\n      [bootloader]\n      cmdline_a=+nohz=on", 1), 1, []string{"kernel arguments, cmdline_a  -     +nohz=on", "0 of them boot"}, ""},
+		"one that is deferred": {
+			strings.Replace(tunedFile, "{name: queues}", "{name: queues, annotations: {tuned.openshift.io/deferred: update}}", 1), 1,
+			[]string{"2 of them change at their next boot, as tuned.openshift.io/deferred says.", "n1    kernel.msgmnb  32768  65536"}, "",
+		},
 		"one that is not valid": {strings.Replace(tunedFile, "recommend:", "recomend:", 1), 2, nil, "tuned.yaml: document 1, line 12: unknown field"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,6 +19,23 @@ const (
 	MaxProfileName = 255
 )
 
+// DeferredAnnotation of a Tuned says which changes of the profile that it recommends wait for the node's next boot. The Profiles of
+// its nodes have it, too. Empty is DeferNever.
+const DeferredAnnotation = "tuned.openshift.io/deferred"
+
+// Values of DeferredAnnotation.
+const (
+	// DeferNever lets every change be applied at once.
+	DeferNever = "never"
+	// DeferAlways lets every change wait, the first one of a node included.
+	DeferAlways = "always"
+	// DeferUpdate lets a change of the node's present profile wait. Another profile is applied at once.
+	DeferUpdate = "update"
+)
+
+// DeferModes are all values of DeferredAnnotation.
+var DeferModes = []string{DeferNever, DeferAlways, DeferUpdate}
+
 // profileName is what TuneD accepts as the name of a profile (safe_name in tuned/profiles/loader.py), without a hyphen at the
 // beginning, which has a meaning of its own in include.
 var profileName = regexp.MustCompile(`^[a-zA-Z0-9_.][a-zA-Z0-9_.-]*$`)
