@@ -58,6 +58,9 @@ controller=$(image partition-controller)
 agent=$(image partition-agent)
 operand=$(image partition-tuned)
 node=$(image partition-node)
+# A build without that image has exporters alone.
+scheduler=$(awk 'index($1, "topo-aware-scheduler:") == 1' "$list")
+[[ -z $scheduler ]] || scheduler="schedulerImage: $(image topo-aware-scheduler)"
 # What the kubelet of make up has elsewhere than others do.
 places=()
 if [[ -z $registry ]]; then
@@ -65,7 +68,7 @@ if [[ -z $registry ]]; then
 fi
 to=_output/operators/deploy/$operator
 mkdir -p "$to"
-sed -e "s|agentImage: partition-agent\$|agentImage: $agent|; s|operandImage: partition-tuned\$|operandImage: $operand|; s|exporterImage: partition-node\$|exporterImage: $node|" "${places[@]}" \
+sed -e "s|agentImage: partition-agent\$|agentImage: $agent|; s|operandImage: partition-tuned\$|operandImage: $operand|; s|exporterImage: partition-node\$|exporterImage: $node|; s|schedulerImage: topo-aware-scheduler\$|$scheduler|" "${places[@]}" \
   "operators/deploy/$operator/config.yaml" >"$to/config.yaml"
 cat >"$to/kustomization.yaml" <<END
 apiVersion: kustomize.config.k8s.io/v1beta1

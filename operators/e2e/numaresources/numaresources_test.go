@@ -81,7 +81,7 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 	beside := node.StartPod(t, rig.Pod("beside", rig.Partitioned, "cpu=50m memory=16Mi", ""))
 	node.Call(t, "label", "node", host.NodeName, nodePool)
 	config.Progress("installing the companion")
-	overlay := node.InstallWith(t, filepath.Join("..", ".."), "exporterImage: partition-node",
+	overlay := node.InstallWith(t, filepath.Join("..", ".."), "exporterImage: partition-node\n  schedulerImage: topo-aware-scheduler",
 		"exporterImage: "+node.Reference(t, "partition-node"),
 		"kubeletCertificate: "+filepath.Join(host.Dir, "pki", "kubelet", "kubelet.crt"),
 		"podResources: "+filepath.Join(cluster.KubeletDir(), "pod-resources"),

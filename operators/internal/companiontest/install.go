@@ -150,7 +150,7 @@ func WithImage(t testing.TB, name string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "config.yaml")
-	for _, setting := range []string{"agentImage: partition-agent", "exporterImage: partition-node"} {
+	for _, setting := range []string{"agentImage: partition-agent", "exporterImage: partition-node", "schedulerImage: topo-aware-scheduler"} {
 		text = bytes.ReplaceAll(text, []byte(setting), []byte(strings.Replace(setting, ": ", ": registry.example.com/", 1)))
 	}
 	// What is a volume in a pod is the directory of the manifests here.

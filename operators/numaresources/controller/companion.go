@@ -51,6 +51,10 @@ var used = map[string][]string{
 		"spec.nodeGroups[].nodeSelector", "spec.nodeGroups[].machineConfigPoolSelector", "spec.nodeGroups[].poolName", "spec.nodeGroups[].config",
 		"status.observedGeneration", "status.nodeGroups[].name", "status.nodeGroups[].nodes", "status.nodeGroups[].reported", "status.conditions",
 	},
+	"numaresourcesschedulers." + nodetopologyv1.GroupVersion.Group: {
+		"spec.schedulerName", "spec.replicas", "spec.cacheResyncPeriod", "spec.cacheResyncDetection", "spec.schedulerInformer", "spec.scoringStrategy", "spec.logLevel",
+		"status.observedGeneration", "status.deployment", "status.schedulerName", "status.conditions",
+	},
 	"noderesourcetopologies." + v1alpha2.SchemeGroupVersion.Group: {
 		"zones[].name", "zones[].type", "zones[].costs", "zones[].resources[].available", "attributes[].name", "attributes[].value",
 	},
@@ -69,28 +73,32 @@ func (c *Companion) Settings() companion.Settings { return &c.settings }
 func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) companion.Needs {
 	cached := map[client.Object]cache.ByObject{}
 	if config.Runs(configv1alpha1.Controllers) {
-		here := map[string]cache.Config{c.settings.ExporterNamespace: {}}
+		everything := cache.Config{}
 		cached[&nodetopologyv1.NUMAResourcesOperator{}] = cache.ByObject{}
+		cached[&nodetopologyv1.NUMAResourcesScheduler{}] = cache.ByObject{}
 		cached[&corev1.Node{}] = cache.ByObject{Transform: stripNode}
 		cached[&v1alpha2.NodeResourceTopology{}] = cache.ByObject{Transform: stripTopology}
-		cached[&corev1.ConfigMap{}] = cache.ByObject{Namespaces: here}
-		cached[&appsv1.DaemonSet{}] = cache.ByObject{Namespaces: here}
+		cached[&corev1.ConfigMap{}] = cache.ByObject{Namespaces: map[string]cache.Config{c.settings.ExporterNamespace: everything, c.settings.SchedulerNamespace: everything}}
+		cached[&appsv1.DaemonSet{}] = cache.ByObject{Namespaces: map[string]cache.Config{c.settings.ExporterNamespace: everything}}
+		cached[&appsv1.Deployment{}] = cache.ByObject{Namespaces: map[string]cache.Config{c.settings.SchedulerNamespace: everything}}
 	}
 	return companion.Needs{
 		AddToScheme: (&runtime.SchemeBuilder{nodetopologyv1.AddToScheme, v1alpha2.AddToScheme}).AddToScheme,
 		Home: companion.Access{
 			Cache:   cached,
 			Foreign: []foreign.Manager{shipped},
-			Owned:   append(slices.Clone(kinds), v1alpha2.SchemeGroupVersion.WithKind("NodeResourceTopology")),
+			Owned:   append(slices.Clone(kinds), schedulerKinds[1], v1alpha2.SchemeGroupVersion.WithKind("NodeResourceTopology")),
 		},
 	}
 }
 
-// stripNode keeps of a Node what groups are made of, and the claim, which a metric of all companions has.
+// stripNode keeps of a Node what groups are made of, whether it is a worker, and the claim, which a metric of all companions has.
 func stripNode(in any) (any, error) {
 	if node, ok := in.(*corev1.Node); ok {
 		maps.DeleteFunc(node.Annotations, func(key, _ string) bool { return key != nodegroup.ClaimAnnotation })
-		node.Spec, node.Status = corev1.NodeSpec{}, corev1.NodeStatus{}
+		node.Spec = corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable}
+		conditions := slices.DeleteFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool { return condition.Type != corev1.NodeReady })
+		node.Status = corev1.NodeStatus{Conditions: conditions}
 	}
 	return in, nil
 }
@@ -104,7 +112,7 @@ func stripTopology(in any) (any, error) {
 }
 
 // +kubebuilder:rbac:groups=apps,resources=deployments,resourceNames=numaresources-controller-manager,verbs=get
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=numaresourcesoperators.nodetopology.openshift.io;noderesourcetopologies.topology.node.k8s.io,verbs=get
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=numaresourcesoperators.nodetopology.openshift.io;numaresourcesschedulers.nodetopology.openshift.io;noderesourcetopologies.topology.node.k8s.io,verbs=get
 
 // AddToManager implements companion.Companion.
 func (c *Companion) AddToManager(ctx context.Context, clusters companion.Clusters, config *configv1alpha1.ControllerConfiguration) error {
@@ -128,7 +136,7 @@ func (c *Companion) AddToManager(ctx context.Context, clusters companion.Cluster
 		settings: &c.settings,
 		now:      time.Now,
 	}
-	// There is one object.
+	// There is one object of each kind.
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: nodetopologyv1.NUMAResourcesOperatorName}}}
 	})
@@ -142,9 +150,25 @@ func (c *Companion) AddToManager(ctx context.Context, clusters companion.Cluster
 		is, isKnown := numaresources.KubeletOf(after.Attributes)
 		return was != is || wasKnown != isKnown || numaresources.IsStale(before.Annotations, r.now()) != numaresources.IsStale(after.Annotations, r.now())
 	}}
+	written := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
+	worker := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return numaresources.IsWorker(e.ObjectOld.(*corev1.Node)) != numaresources.IsWorker(e.ObjectNew.(*corev1.Node))
+	}}
+	ofScheduler := *r
+	ofScheduler.operand = &operand.Operand{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Companion: Name, Name: "scheduler", Namespace: c.settings.SchedulerNamespace, Kinds: schedulerKinds}
+	err := builder.ControllerManagedBy(mgr).
+		Named("numaresources-scheduler").
+		For(&nodetopologyv1.NUMAResourcesScheduler{}, written).
+		Watches(&corev1.Node{}, one, builder.WithPredicates(worker)).
+		Watches(&corev1.ConfigMap{}, one).
+		Watches(&appsv1.Deployment{}, one).
+		Complete(&schedulerReconciler{&ofScheduler})
+	if err != nil {
+		return err
+	}
 	return builder.ControllerManagedBy(mgr).
 		Named(Name).
-		For(&nodetopologyv1.NUMAResourcesOperator{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		For(&nodetopologyv1.NUMAResourcesOperator{}, written).
 		Watches(&corev1.Node{}, one, builder.WithPredicates(labelled)).
 		Watches(&v1alpha2.NodeResourceTopology{}, one, builder.WithPredicates(reported)).
 		Watches(&corev1.ConfigMap{}, one).

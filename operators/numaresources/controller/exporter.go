@@ -68,8 +68,12 @@ func (r *reconciler) operands(owner *nodetopologyv1.NUMAResourcesOperator, g *gr
 			},
 		},
 	}
-	var objects []*unstructured.Unstructured
-	for _, object := range []any{config, exporters} {
+	return unstructuredOf(config, exporters)
+}
+
+// unstructuredOf returns objects as they are applied: without fields that are not the writer's.
+func unstructuredOf(objects ...any) (list []*unstructured.Unstructured, err error) {
+	for _, object := range objects {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
 			return nil, err
@@ -79,9 +83,9 @@ func (r *reconciler) operands(owner *nodetopologyv1.NUMAResourcesOperator, g *gr
 		for _, at := range [][]string{{"metadata"}, {"spec", "template", "metadata"}} {
 			unstructured.RemoveNestedField(u.Object, append(at, "creationTimestamp")...)
 		}
-		objects = append(objects, u)
+		list = append(list, u)
 	}
-	return objects, nil
+	return list, nil
 }
 
 // pod is that of an exporter. It is root, since the kubelet's socket is root's; apart from that it has no privilege: no

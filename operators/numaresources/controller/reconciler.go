@@ -330,7 +330,11 @@ func short(messages []string) string {
 }
 
 func set(owner *nodetopologyv1.NUMAResourcesOperator, kind string, status metav1.ConditionStatus, reason, message string) {
-	meta.SetStatusCondition(&owner.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: owner.Generation})
+	setCondition(&owner.Status.Conditions, owner.Generation, kind, status, reason, message)
+}
+
+func setCondition(conditions *[]metav1.Condition, generation int64, kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: generation})
 }
 
 func (r *reconciler) updateStatus(ctx context.Context, before, owner *nodetopologyv1.NUMAResourcesOperator) error {

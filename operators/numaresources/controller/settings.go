@@ -18,6 +18,10 @@ type Settings struct {
 	ExporterNamespace string `json:"exporterNamespace,omitempty"`
 	// ExporterImage is the image of partition-node, with its registry or its digest.
 	ExporterImage string `json:"exporterImage,omitempty"`
+	// SchedulerNamespace is where the scheduler runs. It defaults to partition-numaresources-scheduler.
+	SchedulerNamespace string `json:"schedulerNamespace,omitempty"`
+	// SchedulerImage is the image of topo-aware-scheduler, with its registry or its digest. Without it there is no scheduler.
+	SchedulerImage string `json:"schedulerImage,omitempty"`
 	// PodResources is the directory on nodes that has the kubelet's socket kubelet.sock of podresources. It defaults to
 	// /var/lib/kubelet/pod-resources.
 	PodResources string `json:"podResources,omitempty"`
@@ -36,6 +40,7 @@ type Settings struct {
 // Default implements companion.Settings.
 func (s *Settings) Default() {
 	configv1alpha1.DefaultText(&s.ExporterNamespace, "partition-numaresources-exporter")
+	configv1alpha1.DefaultText(&s.SchedulerNamespace, "partition-numaresources-scheduler")
 	configv1alpha1.DefaultText(&s.PodResources, "/var/lib/kubelet/pod-resources")
 	if s.KubeletPort == 0 {
 		s.KubeletPort = 10250
@@ -46,6 +51,10 @@ func (s *Settings) Default() {
 // Validate implements companion.Settings.
 func (s *Settings) Validate(at *field.Path, config *configv1alpha1.ControllerConfiguration) (errs field.ErrorList) {
 	errs = append(errs, configv1alpha1.ValidateLabel(at.Child("exporterNamespace"), s.ExporterNamespace)...)
+	errs = append(errs, configv1alpha1.ValidateLabel(at.Child("schedulerNamespace"), s.SchedulerNamespace)...)
+	if s.SchedulerImage != "" {
+		errs = append(errs, configv1alpha1.ValidateImage(at.Child("schedulerImage"), s.SchedulerImage)...)
+	}
 	errs = append(errs, configv1alpha1.ValidatePositive(at.Child("period"), s.Period)...)
 	for name, value := range map[string]string{"podResources": s.PodResources, "kubeletCertificate": s.KubeletCertificate} {
 		if value != "" && (!path.IsAbs(value) || path.Clean(value) != value || value == "/") {

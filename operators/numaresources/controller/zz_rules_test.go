@@ -29,10 +29,12 @@ func TestTheRulesOfAllCompanions(t *testing.T) {
 		},
 		Unused: map[string]map[companiontest.Right]string{
 			Name: {
-				{Verb: "patch", Group: "events.k8s.io", Resource: "events"}:                                         "an Event is written once: there is one object, and one program to wait for",
-				{Verb: "create", Resource: "configmaps"}:                                                            applies,
-				{Verb: "create", Group: "apps", Resource: "daemonsets"}:                                             applies,
-				{Verb: "update", Group: "nodetopology.openshift.io", Resource: "numaresourcesoperators/finalizers"}: "only OwnerReferencesPermissionEnforcement asks for it",
+				{Verb: "patch", Group: "events.k8s.io", Resource: "events"}:                                          "an Event is written once: there is one object, and one program to wait for",
+				{Verb: "create", Resource: "configmaps"}:                                                             applies,
+				{Verb: "create", Group: "apps", Resource: "daemonsets"}:                                              applies,
+				{Verb: "create", Group: "apps", Resource: "deployments"}:                                             applies,
+				{Verb: "update", Group: "nodetopology.openshift.io", Resource: "numaresourcesschedulers/finalizers"}: enforced,
+				{Verb: "update", Group: "nodetopology.openshift.io", Resource: "numaresourcesoperators/finalizers"}:  enforced,
 			},
 		},
 	})
@@ -40,3 +42,6 @@ func TestTheRulesOfAllCompanions(t *testing.T) {
 
 // applies is why some rights are not seen here.
 const applies = "the audit log has a patch, which needs this right, too, where the object is new"
+
+// enforced is why others are not: kube-apiserver asks itself. Without them no object is made.
+const enforced = "OwnerReferencesPermissionEnforcement asks for it, and not the companion"

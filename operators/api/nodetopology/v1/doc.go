@@ -17,7 +17,7 @@ var GroupVersion = schema.GroupVersion{Group: "nodetopology.openshift.io", Versi
 
 // AddToScheme adds the kinds of this package to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &NUMAResourcesOperator{}, &NUMAResourcesOperatorList{})
+	scheme.AddKnownTypes(GroupVersion, &NUMAResourcesOperator{}, &NUMAResourcesOperatorList{}, &NUMAResourcesScheduler{}, &NUMAResourcesSchedulerList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -186,11 +186,11 @@ type NamespacedName struct {
 
 // The types of conditions.
 const (
-	// ConditionAvailable: every node of each group has an exporter that reports.
+	// ConditionAvailable: every node of each group has an exporter that reports, or a scheduler works.
 	ConditionAvailable = "Available"
-	// ConditionProgressing: exporters start, or are replaced.
+	// ConditionProgressing: exporters or schedulers start, or are replaced.
 	ConditionProgressing = "Progressing"
-	// ConditionDegraded: something keeps a group from being served as the spec says.
+	// ConditionDegraded: something keeps exporters or the scheduler from being as the spec says.
 	ConditionDegraded = "Degraded"
 	// ConditionPaused: the object has the annotation workload.openshift.io/paused.
 	ConditionPaused = "Paused"
