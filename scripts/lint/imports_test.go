@@ -393,6 +393,16 @@ var borders = []border{
 		why:   "it copies objects, whatever they are",
 	},
 	{
+		place: "operators/nodejob",
+		only:  []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/controller-runtime/pkg/client"},
+		why:   "it runs Jobs on nodes, whatever they do",
+	},
+	{
+		place: "operators/drain",
+		only:  []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kubectl/pkg/drain"},
+		why:   "it evicts pods, whoever wants that",
+	},
+	{
 		place: "operators/operand",
 		never: []string{operators + "/api", operators + "/cmd"},
 		why:   "it runs what a companion says, whatever it is for",

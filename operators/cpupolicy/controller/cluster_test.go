@@ -376,3 +376,6 @@ func (c *cluster) eventually(condition func() error) {
 	c.t.Helper()
 	testenv.Eventually(c.t, patience, condition)
 }
+
+// nodeAnnotation is on a Job, with the name of its node.
+var nodeAnnotation = jobsIn(nil, nil, "").NodeAnnotation()

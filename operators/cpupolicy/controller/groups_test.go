@@ -29,6 +29,7 @@ import (
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/internal/testenv"
 	"workload.openshift.io/operators/nodeclient"
+	"workload.openshift.io/operators/nodejob"
 )
 
 func (c *cluster) group(name string, spec v1alpha1.CPUManagerPolicySpec) *v1alpha1.CPUManagerPolicy {
@@ -570,7 +571,7 @@ func aDrainThatTakesTooLongChangesNothing(t *testing.T, c *cluster) {
 		if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: agentNamespace, Name: jobName("w0", status.ID)}, &job); err != nil {
 			return err
 		}
-		if at, _ := ended(&job); at.IsZero() || job.Status.Succeeded > 0 || ptr.Deref(job.Spec.TTLSecondsAfterFinished, 0) != 24*60*60 {
+		if at, _ := nodejob.Ended(&job); at.IsZero() || job.Status.Succeeded > 0 || ptr.Deref(job.Spec.TTLSecondsAfterFinished, 0) != 24*60*60 {
 			return fmt.Errorf("the Job does not go by itself: %+v", job)
 		}
 		return nil

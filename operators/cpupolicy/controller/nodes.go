@@ -36,6 +36,7 @@ import (
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/companion/metrics"
 	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/drain"
 	"workload.openshift.io/operators/nodeclient"
 	"workload.openshift.io/operators/rollout"
 )
@@ -88,12 +89,12 @@ func newNodesReconciler(mgr manager.Manager, namespace string, settings Settings
 	}
 	nodes := nodeclient.Client{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()}
 	recorder := mgr.GetEventRecorder(companion.FieldOwner(Name))
-	jobs := jobs{reader: mgr.GetAPIReader(), writer: mgr.GetClient(), namespace: settings.AgentNamespace}
+	jobs := jobsIn(mgr.GetAPIReader(), mgr.GetClient(), settings.AgentNamespace)
 	store := reportedNodes{
 		Nodes:    rollout.Nodes{Client: nodes, Namespace: namespace, Read: readOperation, Write: writeOperation},
 		recorder: recorder,
 	}
-	runner := runner{nodes: nodes, jobs: jobs, labels: labels{nodes}, drainer: drainer{clientset, namespace}, config: settings, now: clock}
+	runner := runner{nodes: nodes, jobs: jobs, labels: labels{nodes}, drainer: drain.Drainer{Client: clientset, Namespace: namespace}, config: settings, now: clock}
 	r := &nodesReconciler{
 		client:     mgr.GetClient(),
 		nodes:      nodes,
@@ -474,8 +475,8 @@ func (r *nodesReconciler) afterDrain(ctx context.Context, node *corev1.Node, sta
 // whose pods these are. Then the agent's word about them does not count either; it looks again at the
 // switch. What else it refuses, a drain does not change. It returns why the node cannot be drained.
 func (r *nodesReconciler) withoutDrained(ctx context.Context, situation *cpupolicy.Situation) (refused string, err error) {
-	left, err := r.runner.drainer.left(ctx, situation.Node.Name)
-	var undrainable *undrainableError
+	left, err := r.runner.drainer.Left(ctx, situation.Node.Name)
+	var undrainable *drain.UndrainableError
 	if errors.As(err, &undrainable) {
 		return err.Error(), nil
 	}

@@ -533,7 +533,7 @@ func (c *cluster) jobsOf(t *testing.T, node string) func() int {
 		for {
 			select {
 			case event := <-seen.ResultChan():
-				if job, is := event.Object.(*batchv1.Job); is && job.Annotations[nodeNameAnnotation] == node {
+				if job, is := event.Object.(*batchv1.Job); is && job.Annotations[nodeAnnotation] == node {
 					jobs[job.UID] = true
 				}
 			case <-time.After(time.Second):

@@ -15,13 +15,14 @@ import (
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/agentpod"
 	"workload.openshift.io/operators/nodeclient"
+	"workload.openshift.io/operators/nodejob"
 )
 
 // observer has agents look at nodes, and writes down what they saw. The agent runs in a pod without
 // a token: what it saw is the pod's termination message.
 type observer struct {
 	nodes  nodeclient.Client
-	jobs   jobs
+	jobs   nodejob.Jobs
 	labels labels
 	config Settings
 	now    func() time.Time
@@ -102,18 +103,18 @@ func (o observer) look(ctx context.Context, node *corev1.Node, reason string) (l
 		return l, nil
 	}
 	name := observingJobName(node, reason)
-	job, pods, err := o.jobs.get(ctx, node.Name, name)
+	job, pods, err := o.jobs.Get(ctx, node.Name, name)
 	if err != nil {
 		return l, err
 	}
 	if job == nil {
 		pod := agentpod.Observe(node.Name, o.config.AgentImage, operation.Driver(o.config.Driver))
-		return l, o.jobs.create(ctx, node, observes, name, pod, fewTries(o.config.ObserveTimeout.Duration, keepFailed), nil)
+		return l, o.jobs.Create(ctx, node, nodejob.Job{Kind: observes, Name: name, Pod: pod, Spec: nodejob.FewTries(o.config.ObserveTimeout.Duration, keepFailed)})
 	}
 	why := ""
-	l.ended, why = ended(job)
+	l.ended, why = nodejob.Ended(job)
 	// What an agent saw before it failed counts only if no other one follows.
-	if texts := messages(pods, node.Name, !l.ended.IsZero()); len(texts) > 0 {
+	if texts := o.jobs.Messages(pods, node.Name, !l.ended.IsZero()); len(texts) > 0 {
 		seen, err := operation.ParseObservation([]byte(texts[0]))
 		if err != nil {
 			l.problem = fmt.Sprintf("node %s could not be observed: %v", node.Name, err)
@@ -128,7 +129,7 @@ func (o observer) look(ctx context.Context, node *corev1.Node, reason string) (l
 	}
 	if !l.ended.IsZero() {
 		l.problem = fmt.Sprintf("node %s could not be observed: Job %s/%s: %s", node.Name, job.Namespace, job.Name, why)
-	} else if why := whyWaiting(pods); why != "" && o.now().Sub(job.CreationTimestamp.Time) > o.config.ObserveTimeout.Duration/2 {
+	} else if why := nodejob.WhyWaiting(pods); why != "" && o.now().Sub(job.CreationTimestamp.Time) > o.config.ObserveTimeout.Duration/2 {
 		l.problem = fmt.Sprintf("node %s could not be observed: its agent does not start: %s", node.Name, why)
 	}
 	return l, nil

@@ -27,6 +27,7 @@ import (
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/internal/testenv"
 	"workload.openshift.io/operators/nodeclient"
+	"workload.openshift.io/operators/nodejob"
 	"workload.openshift.io/operators/rollout"
 )
 
@@ -93,7 +94,7 @@ func TestFewNodesAreObservedAtATime(t *testing.T) {
 				nodes = append(nodes, node)
 			}
 			c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).Build()
-			r := nodesReconciler{observer: observer{looks: map[string]bootLook{}, jobs: jobs{c, c, agentNamespace}, now: clock}}
+			r := nodesReconciler{observer: observer{looks: map[string]bootLook{}, jobs: jobsIn(c, c, agentNamespace), now: clock}}
 			for range 3 {
 				rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
 				if err := r.keepObserved(t.Context(), nodes); err != nil {
@@ -129,7 +130,7 @@ func TestAFailedLookCountsOnceItsJobHasEnded(t *testing.T) {
 			node.UID, node.Status.NodeInfo.BootID = "u1", "b1"
 			(&nodestatus.Observed{Observation: operation.Observation{Policy: operation.None}, At: clock(), BootID: test.boot}).Put(node)
 			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
-				Namespace: agentNamespace, Name: observingJobName(node, "a1"), UID: "j1", Annotations: map[string]string{nodeNameAnnotation: "n1"},
+				Namespace: agentNamespace, Name: observingJobName(node, "a1"), UID: "j1", Annotations: map[string]string{nodeAnnotation: "n1"},
 			}, Status: batchv1.JobStatus{Conditions: test.ended}}
 			objects := []client.Object{node, job}
 			for i, code := range test.codes {
@@ -147,7 +148,7 @@ func TestAFailedLookCountsOnceItsJobHasEnded(t *testing.T) {
 			}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 			nodes := nodeclient.Client{Reader: c, Writer: c}
-			o := observer{looks: map[string]bootLook{}, nodes: nodes, jobs: jobs{c, c, agentNamespace}, labels: labels{nodes}, now: clock}
+			o := observer{looks: map[string]bootLook{}, nodes: nodes, jobs: jobsIn(c, c, agentNamespace), labels: labels{nodes}, now: clock}
 			done, problem, err := o.observe(t.Context(), node, "a1")
 			if err != nil || done != test.done || problem != "" {
 				t.Errorf("it is done %t, %q, %v", done, problem, err)
@@ -179,7 +180,7 @@ func TestNodesThatCannotBeObservedComeLast(t *testing.T) {
 				nodes = append(nodes, node)
 			}
 			c, recorder := fake.NewClientBuilder().WithScheme(testenv.Scheme()).Build(), events.NewFakeRecorder(1000)
-			r := nodesReconciler{observer: observer{looks: map[string]bootLook{}, jobs: jobs{c, c, agentNamespace}, now: clock}, recorder: recorder}
+			r := nodesReconciler{observer: observer{looks: map[string]bootLook{}, jobs: jobsIn(c, c, agentNamespace), now: clock}, recorder: recorder}
 			seen := map[string]bool{}
 			for round := range 3 {
 				for range 2 {
@@ -204,14 +205,14 @@ func TestNodesThatCannotBeObservedComeLast(t *testing.T) {
 				}
 				begun := 0
 				for _, job := range all.Items {
-					if at, _ := ended(&job); !at.IsZero() {
+					if at, _ := nodejob.Ended(&job); !at.IsZero() {
 						if err := c.Delete(t.Context(), &job); err != nil { // its time has come
 							t.Fatal(err)
 						}
 						continue
 					}
 					if begun++; seen[job.Name] {
-						t.Errorf("in round %d node %s is looked at again", round, job.Annotations[nodeNameAnnotation])
+						t.Errorf("in round %d node %s is looked at again", round, job.Annotations[nodeAnnotation])
 					}
 					seen[job.Name] = true
 					job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: "DeadlineExceeded"}}
@@ -265,10 +266,10 @@ func TestARequestOfAGroupWaitsUntilItsNodeIsObserved(t *testing.T) {
 	const problem = "node n1 could not be observed: Job partition-cpupolicy-agent/%s: DeadlineExceeded: it took too long"
 	for group, test := range map[string]struct{ refused, waits bool }{"": {refused: true}, "g": {waits: true}} {
 		node := worker("n1")
-		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: observingJobName(node, "a1"), Annotations: map[string]string{nodeNameAnnotation: "n1"}}}
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: observingJobName(node, "a1"), Annotations: map[string]string{nodeAnnotation: "n1"}}}
 		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: "DeadlineExceeded", Message: "it took too long"}}
 		c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(job).Build()
-		r := nodesReconciler{observer: observer{looks: map[string]bootLook{}, jobs: jobs{c, c, agentNamespace}, now: clock}}
+		r := nodesReconciler{observer: observer{looks: map[string]bootLook{}, jobs: jobsIn(c, c, agentNamespace), now: clock}}
 		var n rollout.Node
 		if err := r.judge(t.Context(), node, cpupolicy.Status{ID: "a1", Policy: cpupolicy.Static, Group: group}, nil, &n); err != nil {
 			t.Fatal(err)

@@ -19,7 +19,9 @@ import (
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/agentpod"
+	"workload.openshift.io/operators/drain"
 	"workload.openshift.io/operators/nodeclient"
+	"workload.openshift.io/operators/nodejob"
 	"workload.openshift.io/operators/rollout"
 )
 
@@ -27,9 +29,9 @@ import (
 // has a Job switch the policy. Package rollout calls it, and says what must hold.
 type runner struct {
 	nodes   nodeclient.Client
-	jobs    jobs
+	jobs    nodejob.Jobs
 	labels  labels
-	drainer drainer
+	drainer drain.Drainer
 	// drained says what keeps a node that was drained from its switch after all: for what it waits, or why it is
 	// refused.
 	drained func(ctx context.Context, node *corev1.Node, status cpupolicy.Status, group *v1alpha1.CPUManagerPolicy) (waits, refused string, err error)
@@ -53,6 +55,9 @@ func statusOf(node *corev1.Node, id string) (cpupolicy.Status, bool) {
 	return status, err == nil && status.ID == id
 }
 
+// +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
+// +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get
+
 // Start implements rollout.Runner. The Job has the name of the operation, and nobody else has that:
 // a Job that has ended stays for a day, and so does that of what was given up, which never runs. The agent
 // has a journal, too, so that a Job in the place of a deleted one gets the result of the first.
@@ -61,16 +66,16 @@ func (r runner) Start(ctx context.Context, name, id string) error {
 	if err != nil || !is || status.State != cpupolicy.Running {
 		return err
 	}
-	job, _, err := r.jobs.get(ctx, name, jobName(name, id))
+	job, _, err := r.jobs.Get(ctx, name, jobName(name, id))
 	if err != nil {
 		return err
 	}
 	if job != nil {
-		if at, _ := ended(job); at.IsZero() || isTombstone(job) {
+		if at, _ := nodejob.Ended(job); at.IsZero() || r.jobs.NeverRuns(job) != "" {
 			return nil
 		}
 		// It has ended without a result; Observe has said so.
-		return r.jobs.remove(ctx, job)
+		return r.jobs.Remove(ctx, job)
 	}
 	if ready, err := r.prepare(ctx, node, status); err != nil || !ready {
 		return err
@@ -86,13 +91,13 @@ func (r runner) Start(ctx context.Context, name, id string) error {
 	if err := r.setBegun(ctx, name, id, true); err != nil {
 		return err
 	}
-	return r.jobs.create(ctx, node, switches, jobName(node.Name, id), pod, batchv1.JobSpec{
+	return r.jobs.Create(ctx, node, nodejob.Job{Kind: switches, Name: jobName(node.Name, id), Pod: pod, Spec: batchv1.JobSpec{
 		// A pod that was evicted or lost with its node is replaced, and attaches to what runs.
 		BackoffLimit: ptr.To(int32(3)),
 		// A pod that has waited so long, for an image or a place, must not begin any more.
 		ActiveDeadlineSeconds:   ptr.To(int64(r.config.OperationTimeout.Seconds())),
-		TTLSecondsAfterFinished: ptr.To(int32(keepEnded.Seconds())),
-	}, nil)
+		TTLSecondsAfterFinished: ptr.To(int32(nodejob.KeepEnded.Seconds())),
+	}})
 }
 
 // setBegun writes down whether a node may have been changed for an operation.
@@ -130,8 +135,8 @@ func (r runner) prepare(ctx context.Context, node *corev1.Node, status cpupolicy
 	if group.Spec.Drain == nil {
 		return true, nil
 	}
-	left, err := r.drainer.evict(ctx, node.Name)
-	var undrainable *undrainableError
+	left, err := r.drainer.Evict(ctx, node.Name)
+	var undrainable *drain.UndrainableError
 	if errors.As(err, &undrainable) {
 		return false, r.giveUp(ctx, node, status, "nothing was changed: "+err.Error())
 	}
@@ -161,7 +166,7 @@ func (r runner) giveUp(ctx context.Context, node *corev1.Node, status cpupolicy.
 func (r runner) takeName(ctx context.Context, node *corev1.Node, id, why string) error {
 	// Its pod never comes to be.
 	pod := agentpod.Observe(node.Name, r.config.AgentImage, operation.Driver(r.config.Driver))
-	return r.jobs.create(ctx, node, switches, jobName(node.Name, id), pod, neverRuns(), map[string]string{whyAnnotation: why})
+	return r.jobs.Create(ctx, node, nodejob.Job{Kind: switches, Name: jobName(node.Name, id), Why: why, Pod: pod, Spec: nodejob.ForNameAlone()})
 }
 
 // group returns the group for which the controller asked; nil if a person did, or if it is gone.
@@ -204,24 +209,24 @@ func (r runner) uncordon(ctx context.Context, name, id string) error {
 
 // Observe implements rollout.Runner.
 func (r runner) Observe(ctx context.Context, name, id string) (rollout.Result, error) {
-	job, pods, err := r.jobs.get(ctx, name, jobName(name, id))
+	job, pods, err := r.jobs.Get(ctx, name, jobName(name, id))
 	if err != nil {
 		return rollout.Result{}, err
 	}
 	if job == nil {
 		return r.notStarted(ctx, name, id)
 	}
-	if isTombstone(job) {
-		return rollout.Result{Seen: rollout.Over, Phase: rollout.Failed, Message: job.Annotations[whyAnnotation]}, nil
+	if r.jobs.NeverRuns(job) != "" {
+		return rollout.Result{Seen: rollout.Over, Phase: rollout.Failed, Message: r.jobs.NeverRuns(job)}, nil
 	}
 	return r.hear(ctx, name, id, job, pods)
 }
 
 // hear says what a Job has told of an operation.
 func (r runner) hear(ctx context.Context, name, id string, job *batchv1.Job, pods []corev1.Pod) (rollout.Result, error) {
-	at, why := ended(job)
+	at, why := nodejob.Ended(job)
 	said := ""
-	for _, text := range messages(pods, name, true) {
+	for _, text := range r.jobs.Messages(pods, name, true) {
 		result, err := operation.ParseResult([]byte(text))
 		if err != nil {
 			said = cmp.Or(said, text) // an agent without a result says why
@@ -243,7 +248,7 @@ func (r runner) hear(ctx context.Context, name, id string, job *batchv1.Job, pod
 		return rollout.Result{Seen: rollout.Absent, Message: cmp.Or(said, why)}, nil
 	}
 	if err == nil && (is || r.now().Sub(at) > keepFailed) {
-		err = r.jobs.remove(ctx, job)
+		err = r.jobs.Remove(ctx, job)
 	}
 	return rollout.Result{}, err
 }
@@ -251,18 +256,18 @@ func (r runner) hear(ctx context.Context, name, id string, job *batchv1.Job, pod
 // settleUnknown settles an operation that a node's claim names, and neither its status nor a Job. Such a claim may be
 // forged, so that a node has one such Job at a time, and another one for another operation after a while.
 func (r runner) settleUnknown(ctx context.Context, node *corev1.Node, id string) (rollout.Result, error) {
-	job, pods, err := r.jobs.get(ctx, node.Name, unknownJobName(node.Name))
+	job, pods, err := r.jobs.Get(ctx, node.Name, unknownJobName(node.Name))
 	if err != nil {
 		return rollout.Result{}, err
 	}
 	if job == nil {
 		return rollout.Result{}, r.settleAs(ctx, node, unknownJobName(node.Name), id)
 	}
-	if job.Annotations[operationAnnotation] == id {
+	if r.jobs.Operation(job) == id {
 		return r.hear(ctx, node.Name, id, job, pods)
 	}
-	if at, _ := ended(job); !at.IsZero() && r.now().Sub(at) > keepFailed {
-		err = r.jobs.remove(ctx, job)
+	if at, _ := nodejob.Ended(job); !at.IsZero() && r.now().Sub(at) > keepFailed {
+		err = r.jobs.Remove(ctx, job)
 	}
 	return rollout.Result{}, err
 }
@@ -276,9 +281,9 @@ func (r runner) settle(ctx context.Context, node *corev1.Node, id string) error 
 
 func (r runner) settleAs(ctx context.Context, node *corev1.Node, name, id string) error {
 	pod := agentpod.Settle(node.Name, r.config.AgentImage, operation.Driver(r.config.Driver), id)
-	return r.jobs.create(ctx, node, switches, name, pod, batchv1.JobSpec{
-		BackoffLimit: ptr.To(int32(3)), TTLSecondsAfterFinished: ptr.To(int32(keepEnded.Seconds())),
-	}, map[string]string{operationAnnotation: id})
+	return r.jobs.Create(ctx, node, nodejob.Job{Kind: switches, Name: name, Operation: id, Pod: pod, Spec: batchv1.JobSpec{
+		BackoffLimit: ptr.To(int32(3)), TTLSecondsAfterFinished: ptr.To(int32(nodejob.KeepEnded.Seconds())),
+	}})
 }
 
 // notStarted says of an operation without a Job whether its drain has taken too long. One that does not run any more
@@ -311,8 +316,8 @@ func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result
 		return absent, nil
 	}
 	why := ""
-	left, err := r.drainer.left(ctx, name)
-	var undrainable *undrainableError
+	left, err := r.drainer.Left(ctx, name)
+	var undrainable *drain.UndrainableError
 	switch {
 	case errors.As(err, &undrainable):
 		why = "nothing was changed: " + err.Error()
@@ -323,7 +328,7 @@ func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result
 		absent.Message, _, err = r.drained(ctx, node, status, group)
 		return absent, err
 	default:
-		why = fmt.Sprintf("nothing was changed: after %s these pods were still there: %s", limit, list(left, 5))
+		why = fmt.Sprintf("nothing was changed: after %s these pods were still there: %s", limit, drain.List(left, 5))
 	}
 	if err := r.giveUp(ctx, node, status, why); err != nil {
 		return rollout.Result{}, err
@@ -401,7 +406,7 @@ func (r runner) Finish(ctx context.Context, name, id string) error {
 	if err := r.uncordon(ctx, name, id); err != nil && !isGone(err) {
 		return err
 	}
-	job, _, err := r.jobs.get(ctx, name, jobName(name, id))
+	job, _, err := r.jobs.Get(ctx, name, jobName(name, id))
 	if err != nil {
 		return err
 	}
@@ -415,8 +420,8 @@ func (r runner) Finish(ctx context.Context, name, id string) error {
 		}
 		return r.takeName(ctx, &node, id, "it has ended")
 	}
-	if at, _ := ended(job); !at.IsZero() || isTombstone(job) {
+	if at, _ := nodejob.Ended(job); !at.IsZero() || r.jobs.NeverRuns(job) != "" {
 		return nil
 	}
-	return r.jobs.remove(ctx, job)
+	return r.jobs.Remove(ctx, job)
 }

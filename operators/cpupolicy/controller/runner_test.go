@@ -19,6 +19,7 @@ import (
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/agentpod"
+	"workload.openshift.io/operators/drain"
 	"workload.openshift.io/operators/internal/testenv"
 	"workload.openshift.io/operators/nodeclient"
 	"workload.openshift.io/operators/rollout"
@@ -63,7 +64,7 @@ func TestAnOperationThatHadAJobIsNotGivenUpUnseen(t *testing.T) {
 			var settings Settings
 			settings.Default()
 			nodes := nodeclient.Client{Reader: c, Writer: c}
-			r := runner{nodes: nodes, jobs: jobs{c, c, agentNamespace}, drainer: drainer{pods, "partition-cpupolicy"}, config: settings, now: clock}
+			r := runner{nodes: nodes, jobs: jobsIn(c, c, agentNamespace), drainer: drain.Drainer{Client: pods, Namespace: "partition-cpupolicy"}, config: settings, now: clock}
 
 			result, err := r.Observe(t.Context(), "n1", "a1")
 			if err == nil && result.Seen == rollout.Absent {
@@ -77,7 +78,7 @@ func TestAnOperationThatHadAJobIsNotGivenUpUnseen(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := job.Spec.Template.Spec.Containers[0].Args[1]
-			if isTombstone(&job) {
+			if jobsIn(c, c, agentNamespace).NeverRuns(&job) != "" {
 				got = givenUp
 			}
 			if got != test.want {
@@ -105,7 +106,7 @@ func TestAnOperationSaysThatItHasBegunBeforeItsJobIsThere(t *testing.T) {
 	}).Build()
 	var settings Settings
 	settings.Default()
-	r := runner{nodes: nodeclient.Client{Reader: c, Writer: c}, jobs: jobs{c, c, agentNamespace}, config: settings, now: clock}
+	r := runner{nodes: nodeclient.Client{Reader: c, Writer: c}, jobs: jobsIn(c, c, agentNamespace), config: settings, now: clock}
 	if err := r.Start(t.Context(), "n1", "a1"); err != nil {
 		t.Fatal(err)
 	}
@@ -129,12 +130,12 @@ func TestAJobWithoutAResultHasItsLastReason(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			status := cpupolicy.Status{State: cpupolicy.Running, Policy: cpupolicy.Static, ID: "a1", Since: clock(), Begun: true}
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Annotations: map[string]string{cpupolicy.StatusAnnotation: status.String()}}}
-			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: jobName("n1", "a1"), UID: "j1", Annotations: map[string]string{nodeNameAnnotation: "n1"}}}
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: jobName("n1", "a1"), UID: "j1", Annotations: map[string]string{nodeAnnotation: "n1"}}}
 			if test.ended {
 				job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: "BackoffLimitExceeded", Message: "it has failed 4 times"}}
 			}
 			c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(node, job, podOf(job, "p0", 1, test.said)).Build()
-			r := runner{nodes: nodeclient.Client{Reader: c, Writer: c}, jobs: jobs{c, c, agentNamespace}, now: clock}
+			r := runner{nodes: nodeclient.Client{Reader: c, Writer: c}, jobs: jobsIn(c, c, agentNamespace), now: clock}
 			if got, err := r.Observe(t.Context(), "n1", "a1"); err != nil || got != test.want {
 				t.Errorf("it is %+v, %v, want %+v", got, err, test.want)
 			}

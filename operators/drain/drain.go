@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+// Package drain evicts the pods of a node as kubectl drain does.
+//
+// It knows no companion.
+package drain
 
 import (
 	"context"
@@ -17,35 +20,39 @@ import (
 	"k8s.io/client-go/kubernetes"
 	appsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/kubectl/pkg/drain"
+	kubectldrain "k8s.io/kubectl/pkg/drain"
 )
 
-// drainer evicts the pods of a node as kubectl drain does, and waits for none of them.
-type drainer struct {
-	client kubernetes.Interface
-	// namespace is that of the companions. Their pods stay: a controller that drains its own node, and
+// Drainer evicts the pods of a node as kubectl drain does, and waits for none of them. It needs the verbs list for pods,
+// create for pods/eviction, and get for daemonsets of the group apps.
+type Drainer struct {
+	Client kubernetes.Interface
+	// Namespace is that of the companions. Their pods stay: a controller that drains its own node, and
 	// finds no other place, would leave it cordoned and empty.
-	namespace string
+	Namespace string
 }
 
-// +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
-// +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get
+// podsOfAPage is how many pods are read at a time: of each, most is thrown away at once.
+const podsOfAPage = 100
 
-func (d drainer) helper(ctx context.Context, client kubernetes.Interface) *drain.Helper {
-	return &drain.Helper{
+// running are the terms of a field selector for pods that have not ended.
+var running = []string{"status.phase!=Succeeded", "status.phase!=Failed"}
+
+func (d Drainer) helper(ctx context.Context, client kubernetes.Interface) *kubectldrain.Helper {
+	return &kubectldrain.Helper{
 		Ctx: ctx, Client: client, Out: io.Discard, ErrOut: io.Discard,
 		ChunkSize: podsOfAPage, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true, GracePeriodSeconds: -1,
-		AdditionalFilters: []drain.PodFilter{func(pod corev1.Pod) drain.PodDeleteStatus {
-			return drain.PodDeleteStatus{Delete: pod.Namespace != d.namespace}
+		AdditionalFilters: []kubectldrain.PodFilter{func(pod corev1.Pod) kubectldrain.PodDeleteStatus {
+			return kubectldrain.PodDeleteStatus{Delete: pod.Namespace != d.Namespace}
 		}},
 	}
 }
 
-// left returns the pods that a drain still has to evict. One that nobody would bring back is an
-// error, which names it.
-func (d drainer) left(ctx context.Context, node string) ([]corev1.Pod, error) {
+// Left returns the pods that a drain still has to evict. One that nobody would bring back is an
+// error, an UndrainableError, which names it. Of a pod there is what identifies it, its owners, labels and volumes.
+func (d Drainer) Left(ctx context.Context, node string) ([]corev1.Pod, error) {
 	var unanswered error
-	pods, errs := d.helper(ctx, daemonSetClient{d.client, &unanswered}).GetPodsForDeletion(node)
+	pods, errs := d.helper(ctx, daemonSetClient{d.Client, &unanswered}).GetPodsForDeletion(node)
 	switch {
 	case unanswered != nil:
 		return nil, unanswered
@@ -53,7 +60,7 @@ func (d drainer) left(ctx context.Context, node string) ([]corev1.Pod, error) {
 		return nil, errors.Join(errs...)
 	}
 	if len(errs) > 0 {
-		return nil, &undrainableError{node, errors.Join(errs...)}
+		return nil, &UndrainableError{Node: node, Pods: errors.Join(errs...)}
 	}
 	return pods.Pods(), nil
 }
@@ -79,17 +86,20 @@ func (c coreClient) Pods(namespace string) typedcorev1.PodInterface {
 type runningPods struct{ typedcorev1.PodInterface }
 
 func (p runningPods) List(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
-	options.FieldSelector = strings.Join(append(strings.FieldsFunc(options.FieldSelector, func(r rune) bool { return r == ',' }), notEnded...), ",")
+	options.FieldSelector = strings.Join(append(strings.FieldsFunc(options.FieldSelector, func(r rune) bool { return r == ',' }), running...), ",")
 	list, err := p.PodInterface.List(ctx, options)
 	if err != nil {
 		return nil, err
 	}
 	for i := range list.Items {
-		// Of these, kubectl reads owners and volumes.
 		pod := &list.Items[i]
-		owners, volumes := pod.OwnerReferences, pod.Spec.Volumes
-		stripPod(pod)
-		pod.OwnerReferences, pod.Spec.Volumes = owners, volumes
+		mirror, isMirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+		pod.ManagedFields, pod.Annotations = nil, nil
+		if isMirror {
+			pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: mirror}
+		}
+		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Volumes: pod.Spec.Volumes}
+		pod.Status = corev1.PodStatus{Phase: pod.Status.Phase}
 	}
 	return list, nil
 }
@@ -120,20 +130,20 @@ func (d daemonSets) Get(ctx context.Context, name string, options metav1.GetOpti
 	return set, err
 }
 
-// undrainableError says that a node has pods that nobody would bring back.
-type undrainableError struct {
-	node string
-	pods error
+// UndrainableError says that a node has pods that nobody would bring back.
+type UndrainableError struct {
+	Node string
+	Pods error
 }
 
-func (e *undrainableError) Error() string {
-	return fmt.Sprintf("node %s cannot be drained: %v", e.node, e.pods)
+func (e *UndrainableError) Error() string {
+	return fmt.Sprintf("node %s cannot be drained: %v", e.Node, e.Pods)
 }
 
-// evict asks for the eviction of the pods that are left, and returns them. A pod that its
+// Evict asks for the eviction of the pods that are left, and returns them. A pod that its
 // disruption budget keeps is asked again the next time.
-func (d drainer) evict(ctx context.Context, node string) ([]corev1.Pod, error) {
-	pods, err := d.left(ctx, node)
+func (d Drainer) Evict(ctx context.Context, node string) ([]corev1.Pod, error) {
+	pods, err := d.Left(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +152,7 @@ func (d drainer) evict(ctx context.Context, node string) ([]corev1.Pod, error) {
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		err := d.helper(ctx, d.client).EvictPod(pod, policyv1.SchemeGroupVersion)
+		err := d.helper(ctx, d.Client).EvictPod(pod, policyv1.SchemeGroupVersion)
 		if err != nil && !apierrors.IsTooManyRequests(err) && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err))
 		}
@@ -150,8 +160,8 @@ func (d drainer) evict(ctx context.Context, node string) ([]corev1.Pod, error) {
 	return pods, errors.Join(errs...)
 }
 
-// list names pods, at most so many of them.
-func list(pods []corev1.Pod, most int) string {
+// List names pods, at most so many of them.
+func List(pods []corev1.Pod, most int) string {
 	var names []string
 	for _, pod := range pods[:min(most, len(pods))] {
 		names = append(names, pod.Namespace+"/"+pod.Name)
