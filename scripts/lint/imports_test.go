@@ -400,7 +400,7 @@ var borders = []border{
 	{
 		place: "operators/drain",
 		only:  []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kubectl/pkg/drain"},
-		why:   "it evicts pods, whoever wants that",
+		why:   "it evicts pods, and does not know why",
 	},
 	{
 		place: "operators/operand",
