@@ -55,7 +55,7 @@ E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -
 # Each is a separate Go module: commands, tests and tools must not raise a
 # version in the tree of a release.
 MODULES := . staging/src/workload.openshift.io/partition node cmd/carry cmd/images cmd/kubectl-partition cmd/kubectl-partition/alerts/test cluster test/conformance test/e2e test/workloadpartitioning
-include $(wildcard operators/*.mk)
+include $(wildcard operators/*.mk scheduler/*.mk)
 
 ##@ A node
 
@@ -186,12 +186,12 @@ test-all: ## Run all tests: also upstream's own on every release, older binaries
 check: $(CARRY) ## Check a change to Go code before a commit: format, vet, unit tests, types in the tree
 	scripts/check.sh $(RELEASE) $(MODULES)
 
-# LONG_TO_COMPILE are modules that import Prometheus' own code or upstream's test framework.
-LONG_TO_COMPILE := cmd/kubectl-partition/alerts/test test/workloadpartitioning
+# LONG_TO_COMPILE are modules that import Prometheus' own code, upstream's test framework or its scheduler.
+LONG_TO_COMPILE += cmd/kubectl-partition/alerts/test test/workloadpartitioning
 CHECKED = $(if $(SHORT),$(filter-out $(LONG_TO_COMPILE),$(MODULES)),$(MODULES))
 # With the race detector, what the plugin and Prometheus' own code import would take ten minutes
 # to compile. What the companions import takes two. Nothing in node or operators/api runs at the same time.
-RACE = $(filter-out test/% node operators/api cmd/kubectl-partition% $(if $(SHORT),operators),$(MODULES))
+RACE = $(filter-out test/% node scheduler operators/api cmd/kubectl-partition% $(if $(SHORT),operators),$(MODULES))
 # Lint vets all modules, so unit tests need not: vet looks at all that they import, too. FRESH=1 runs them even if go
 # remembers that they pass.
 UNIT = go test -vet=off$(if $(FRESH), -count=1)

@@ -86,17 +86,19 @@ newest=$(basename --multiple build/releases/* | tr - '~' | sort --version-sort |
 go mod download -C "build/releases/$newest" k8s.io/kubernetes
 go=go$(<"$(go list -C "build/releases/$newest" -m -f '{{.Dir}}' k8s.io/kubernetes)/.go-version")
 ldflags=$(scripts/ldflags.sh)
+_output/bin/carry plugin
 for platform in $platforms; do
   unchanged_tree
   _output/bin/carry build --exact-go --platform "$platform" "$release"
   # Without cgo they are static on the platform of this host, too. Go puts a commit into them in some
   # checkouts, and not in a git worktree.
   own=_output/bin-${platform/\//-}
-  echo "building kubectl-partition and the companions' programs for $platform" >&2
+  echo "building kubectl-partition, the companions' programs and topo-aware-scheduler for $platform" >&2
   (
     export GOOS=${platform%/*} GOARCH=${platform#*/} CGO_ENABLED=0 GOTOOLCHAIN=$go
     go build -C cmd/kubectl-partition -trimpath -buildvcs=false -ldflags="$ldflags" -o "$PWD/$own/kubectl-partition" .
     go build -C operators -trimpath -buildvcs=false -ldflags="$ldflags" -o "$PWD/$own/" ./cmd/...
+    go build -C scheduler -trimpath -buildvcs=false -ldflags="$ldflags" -o "$PWD/$own/" ./cmd/...
   )
 done
 unchanged "$commit"

@@ -5,6 +5,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 programs=(partition-agent partition-controller partition-node)
+# It takes minutes to compile, so only make scheduler builds it.
+if [[ -e _output/bin/topo-aware-scheduler ]]; then
+  programs+=(topo-aware-scheduler)
+fi
 images=("${programs[@]}" partition-tuned)
 tag=dev-$(cd _output/bin && cat "${programs[@]}" | sha256sum | head --bytes=12)
 # Programs of what is not committed are not those of the commit.

@@ -347,6 +347,7 @@ run_nodes() {
   # They need no node, but its binaries.
   node_part "companions against a control plane" operators-test "${short[@]}"
   if [[ $target == test-all ]]; then
+    node_part "the NUMA-aware scheduler" scheduler-test
     node_part "end-to-end tests on a real node" e2e
     # One run of the core shows two things: that it passes there, and that it passes with the race detector.
     node_part "end-to-end core on $oldest, race detector" e2e-race "RELEASE=$oldest"
@@ -393,6 +394,7 @@ run_nodes() {
   skipped "workload classes with the real controllers of Machines" "OpenShift's and Cluster API's take long to compile; make test-all or make operators-test runs them"
   skipped "the roll-back of a companion on a real node" "it waits for a minute and a half; make test-all or make operators-e2e runs it"
   skipped "the companions with the race detector" "what they import takes long to compile; make test-all or make unit runs them"
+  skipped "the NUMA-aware scheduler" "kube-scheduler and the kubelet's managers take long to compile; make test-all or make scheduler-test runs its tests"
   skipped "unit tests and lint of the alerts" "Prometheus' own code takes long to compile; make test-all, make unit and make lint do both"
   skipped "the specs of any cluster, and their lint" "upstream's test framework takes long to compile; make test-all or make e2e runs them"
   skipped "the series verified on every release" "the releases take long to compile; make test-all or make verify does it"

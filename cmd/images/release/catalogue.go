@@ -86,6 +86,7 @@ func Images(release string) []Image {
 		// Its pods say which user it is on their node.
 		Command("partition-agent", "companions of a partitioned cluster: the nodes' side, one step at a time"),
 		Command("partition-node", "companions of a partitioned cluster: the nodes' side, daemons"),
+		Command("topo-aware-scheduler", "scheduler that places pods by the NUMA nodes of nodes"),
 		partitionTuned(),
 	}
 }

@@ -48,7 +48,7 @@ import (
 )
 
 // kubernetes are the binaries that a release consists of.
-var kubernetes = []string{"kube-apiserver", "kube-controller-manager", "kube-log-runner", "kube-proxy", "kube-scheduler", "kubectl", "kubectl-partition", "kubelet", "partition-agent", "partition-controller", "partition-node"}
+var kubernetes = []string{"kube-apiserver", "kube-controller-manager", "kube-log-runner", "kube-proxy", "kube-scheduler", "kubectl", "kubectl-partition", "kubelet", "partition-agent", "partition-controller", "partition-node", "topo-aware-scheduler"}
 
 // options are those of a release whose bases are one small package.
 func options(t *testing.T) Options {
@@ -271,6 +271,7 @@ func TestImagesAreLaidOutAsTheirUsersExpect(t *testing.T) {
 		{"kubectl-partition", "/usr/bin/kubectl-partition", "65532", 1, nil},
 		{"partition-agent", "/usr/bin/partition-agent", "65532", 1, nil},
 		{"partition-node", "/usr/bin/partition-node", "65532", 1, nil},
+		{"topo-aware-scheduler", "/usr/bin/topo-aware-scheduler", "65532", 1, nil},
 		{"partition-tuned", "/usr/bin/partition-node", "0", 2, nil},
 	} {
 		for _, platform := range gobinary.Platforms {

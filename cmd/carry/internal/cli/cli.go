@@ -81,7 +81,7 @@ RELEASE defaults to the newest known release.`,
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(treeCommand(), exportCommand(), lintCommand(), checkCommand(), buildCommand(), verifyCommand(), outdatedCommand(), rebaseCommand(), previewCommand(), statsCommand(), exportTreeCommand())
+	root.AddCommand(treeCommand(), exportCommand(), lintCommand(), checkCommand(), buildCommand(), verifyCommand(), outdatedCommand(), rebaseCommand(), previewCommand(), statsCommand(), exportTreeCommand(), pluginCommand())
 	return root
 }
 
@@ -112,6 +112,46 @@ it, git add, and go on with --continue; or drop the attempt with --abort.`,
 	cmd.Flags().BoolVar(&resume, "continue", false, "commit the resolved conflict and apply the rest of the series")
 	cmd.Flags().BoolVar(&abort, "abort", false, "drop the conflict and what was done to resolve it")
 	cmd.MarkFlagsMutuallyExclusive("continue", "abort")
+	return cmd
+}
+
+func pluginCommand() *cobra.Command {
+	var export bool
+	cmd := &cobra.Command{
+		Use:   "plugin",
+		Short: "Materialise the scheduler's plugin with its own series",
+		Long: `Materialise what this project uses of the module ` + project.PluginModule + ` in ` + project.PluginDir + `, a git
+repository, and apply the patches of ` + project.PluginPatches + ` to it, after checking them: messages as for other
+patches, Go source that is neither a test nor generated, and their own budget.
+` + project.PluginPins + ` pins the module.
+
+To change the series, edit there, commit, and run carry plugin --export.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			checkout, err := project.Find()
+			if err != nil {
+				return err
+			}
+			plugin := tree.Plugin{Project: checkout}
+			if export {
+				if err := plugin.Export(cmd.Context()); err != nil {
+					return err
+				}
+			}
+			findings, err := lint.PluginFindings(checkout)
+			if err != nil {
+				return err
+			}
+			if len(findings) > 0 {
+				for _, finding := range findings {
+					fmt.Println(finding)
+				}
+				return fmt.Errorf("%d findings", len(findings))
+			}
+			return plugin.Update(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVar(&export, "export", false, "write the commits there to the series first")
 	return cmd
 }
 

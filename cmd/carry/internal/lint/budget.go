@@ -45,6 +45,11 @@ func checkBudget(c project.Checkout) ([]Finding, error) {
 			}
 		}
 	}
+	return compareBudget(project.BudgetFile, data, most, at), nil
+}
+
+// compareBudget returns a finding for each line of a budget that is less than what there is at most; at says where that is.
+func compareBudget(path string, data []byte, most map[string]int, at map[string]string) []Finding {
 	var findings []Finding
 	number := 0
 	for line := range strings.Lines(string(data)) {
@@ -60,10 +65,10 @@ func checkBudget(c project.Checkout) ([]Finding, error) {
 		}
 		switch {
 		case !known || err != nil:
-			findings = append(findings, Finding{project.BudgetFile, number, fmt.Sprintf("%q is not a name and its limit", strings.TrimSpace(line))})
+			findings = append(findings, Finding{path, number, fmt.Sprintf("%q is not a name and its limit", strings.TrimSpace(line))})
 		case is > limit:
-			findings = append(findings, Finding{project.BudgetFile, number, fmt.Sprintf("%s is %d%s; the limit is %d", fields[0], is, at[fields[0]], limit)})
+			findings = append(findings, Finding{path, number, fmt.Sprintf("%s is %d%s; the limit is %d", fields[0], is, at[fields[0]], limit)})
 		}
 	}
-	return findings, nil
+	return findings
 }

@@ -26,6 +26,15 @@ var (
 
 // checkPatch checks one patch.
 func checkPatch(p patch.Patch) []Finding {
+	findings := checkMessage(p)
+	for _, file := range p.Files {
+		findings = append(findings, checkFile(p, file)...)
+	}
+	return findings
+}
+
+// checkMessage checks what a patch says of itself.
+func checkMessage(p patch.Patch) []Finding {
 	var findings []Finding
 	report := func(line int, format string, args ...any) {
 		findings = append(findings, Finding{p.Path, line, fmt.Sprintf(format, args...)})
@@ -55,13 +64,11 @@ func checkPatch(p patch.Patch) []Finding {
 			report(p.MessageLine, "the message has no %s", key)
 		}
 	}
-	for _, file := range p.Files {
-		findings = append(findings, checkFile(p, file)...)
-	}
 	return findings
 }
 
-func checkFile(p patch.Patch, file patch.FileDiff) []Finding {
+// checkKind checks which file a patch changes, and that it changes the content alone.
+func checkKind(p patch.Patch, file patch.FileDiff) []Finding {
 	var findings []Finding
 	report := func(line int, format string, args ...any) {
 		findings = append(findings, Finding{p.Path, line, file.Path + ": " + fmt.Sprintf(format, args...)})
@@ -78,6 +85,14 @@ func checkFile(p patch.Patch, file patch.FileDiff) []Finding {
 	}
 	for _, header := range file.Extra {
 		report(header.Number, "%q: a patch may only change the content of files", header.Text)
+	}
+	return findings
+}
+
+func checkFile(p patch.Patch, file patch.FileDiff) []Finding {
+	findings := checkKind(p, file)
+	report := func(line int, format string, args ...any) {
+		findings = append(findings, Finding{p.Path, line, file.Path + ": " + fmt.Sprintf(format, args...)})
 	}
 	if added := file.Added(); len(added) > project.MaxAddedPerFile {
 		report(added[project.MaxAddedPerFile].Number, "%d lines are added; at most %d", len(added), project.MaxAddedPerFile)

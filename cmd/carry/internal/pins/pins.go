@@ -37,7 +37,18 @@ type Pins struct {
 
 // Read reads the pins of a release, and sees that go.sum has them all.
 func Read(c project.Checkout, release string) (Pins, error) {
-	shown := c.PinsDir(release)
+	found, err := ReadDir(c, c.PinsDir(release))
+	if err != nil {
+		return Pins{}, err
+	}
+	if found.Modules[project.UpstreamModule] != release {
+		return Pins{}, fmt.Errorf("%s/go.mod requires %s %s, not %s", c.PinsDir(release), project.UpstreamModule, found.Modules[project.UpstreamModule], release)
+	}
+	return found, nil
+}
+
+// ReadDir reads what a directory pins, relative to the checkout.
+func ReadDir(c project.Checkout, shown string) (Pins, error) {
 	dir := c.Path(shown)
 	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if err != nil {
@@ -67,9 +78,6 @@ func Read(c project.Checkout, release string) (Pins, error) {
 			return Pins{}, fmt.Errorf("%s/go.sum does not pin %s; run in that directory: go mod download -json %[2]s", shown, require.Mod)
 		}
 	}
-	if found.Modules[project.UpstreamModule] != release {
-		return Pins{}, fmt.Errorf("%s/go.mod requires %s %s, not %s", shown, project.UpstreamModule, found.Modules[project.UpstreamModule], release)
-	}
 	return found, nil
 }
 
@@ -78,16 +86,37 @@ type Module struct {
 	Path, Version, Info, Dir, Sum, GoModSum, Error string
 }
 
-// Download fetches the pinned modules, and checks them against go.sum itself: go
-// would add a missing line to it.
+// Download fetches the modules of a release, and returns the release's own time, too: it dates the commits, so that they are
+// the same everywhere.
 func Download(c project.Checkout, release string, want Pins) (map[string]Module, time.Time, error) {
+	modules, err := DownloadDir(c, c.PinsDir(release), want)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	released, err := modules[project.UpstreamModule].Released()
+	return modules, released, err
+}
+
+// Released is when the module was released.
+func (m Module) Released() (time.Time, error) {
+	var info struct{ Time time.Time }
+	data, err := os.ReadFile(m.Info)
+	if err == nil {
+		err = json.Unmarshal(data, &info)
+	}
+	return info.Time.UTC(), err
+}
+
+// DownloadDir fetches what a directory pins, and checks it against go.sum itself: go
+// would add a missing line to it.
+func DownloadDir(c project.Checkout, shown string, want Pins) (map[string]Module, error) {
 	args := []string{"mod", "download", "-json"}
 	for path, version := range want.Modules {
 		args = append(args, path+"@"+version)
 	}
 	slices.Sort(args[3:])
 	cmd := exec.Command("go", args...)
-	cmd.Dir = c.Path(c.PinsDir(release))
+	cmd.Dir = c.Path(shown)
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -96,24 +125,18 @@ func Download(c project.Checkout, release string, want Pins) (map[string]Module,
 	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
 		var m Module
 		if err := decoder.Decode(&m); err != nil {
-			return nil, time.Time{}, fmt.Errorf("go mod download: %w", err)
+			return nil, fmt.Errorf("go mod download: %w", err)
 		}
 		if m.Error != "" {
-			return nil, time.Time{}, fmt.Errorf("%s@%s cannot be downloaded: %s", m.Path, m.Version, git.FirstLine(m.Error))
+			return nil, fmt.Errorf("%s@%s cannot be downloaded: %s", m.Path, m.Version, git.FirstLine(m.Error))
 		}
 		if m.Sum != want.sums[m.Path] {
-			return nil, time.Time{}, fmt.Errorf("%s@%s has the checksum %s, but %s/go.sum pins %s", m.Path, m.Version, m.Sum, c.PinsDir(release), want.sums[m.Path])
+			return nil, fmt.Errorf("%s@%s has the checksum %s, but %s/go.sum pins %s", m.Path, m.Version, m.Sum, shown, want.sums[m.Path])
 		}
 		modules[m.Path] = m
 	}
 	if runErr != nil {
-		return nil, time.Time{}, fmt.Errorf("go mod download: %w: %s", runErr, git.FirstLine(stderr.String()))
+		return nil, fmt.Errorf("go mod download: %w: %s", runErr, git.FirstLine(stderr.String()))
 	}
-	// The release's own time dates the commits, so that they are the same everywhere.
-	var info struct{ Time time.Time }
-	data, err := os.ReadFile(modules[project.UpstreamModule].Info)
-	if err == nil {
-		err = json.Unmarshal(data, &info)
-	}
-	return modules, info.Time.UTC(), err
+	return modules, nil
 }

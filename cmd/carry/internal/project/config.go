@@ -56,10 +56,26 @@ var (
 	RaisedDirs = []string{
 		ModuleDirs[CoreModule], ".", "node", "cluster", filepath.Join("cmd", "kubectl-partition"), filepath.Join("cmd", "kubectl-partition", "alerts", "test"),
 		filepath.Join("test", "conformance"), filepath.Join("test", "e2e"), filepath.Join("test", "workloadpartitioning"), "operators", filepath.Join("operators", "api"),
+		"scheduler",
 	}
 	// ReaderDirs are those of the modules whose programs read Go: they must be built with a Go that knows what the
 	// others are in.
 	ReaderDirs = []string{ToolDir, filepath.Join("build", "lint"), filepath.Join("build", "controller-gen")}
+)
+
+// PluginModule is a module of upstream that has a series of its own. It is materialised in PluginDir; only what is below
+// PluginKept is, without PluginLeftOut, since the rest has dependencies that nothing here needs. PluginPins has its version, and PluginPatches
+// its series and budget. Of its package test/util, which imports all of the rest, PluginFake has what the kept tests use.
+const PluginModule = "sigs.k8s.io/scheduler-plugins"
+
+// See PluginModule.
+var (
+	PluginPins    = filepath.Join("build", "scheduler-plugins")
+	PluginPatches = filepath.Join(PatchesDir, "scheduler-plugins")
+	PluginDir     = filepath.Join(OutputDir, "scheduler-plugins")
+	PluginFake    = filepath.Join("scheduler", "internal", "fakeclient")
+	PluginLeftOut = filepath.Join("apis", "config", "scheme", "scheme_test.go")
+	PluginKept    = []string{"apis/config", "apis/scheduling", "pkg/noderesourcetopology", "pkg/util"}
 )
 
 // Identity makes and PatchDate dates every patch, so that the same series gives the same

@@ -459,6 +459,12 @@ func raiseModules(ctx context.Context, t *tree.Tree) error {
 	if err != nil {
 		return err
 	}
+	// go finds the module that one of them replaces only where it is.
+	if _, err := os.Stat(t.Project.Path(project.PluginPins)); err == nil {
+		if err := (tree.Plugin{Project: t.Project}).Update(ctx); err != nil {
+			return err
+		}
+	}
 	for _, dir := range project.RaisedDirs {
 		data, err := os.ReadFile(t.Project.Path(dir, "go.mod"))
 		if errors.Is(err, fs.ErrNotExist) {

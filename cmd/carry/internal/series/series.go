@@ -115,8 +115,10 @@ func Ledger(c project.Checkout, path string) ([]Entry, error) {
 }
 
 // Order reads patches/series: a file name a line, and comments that start with #.
-func Order(c project.Checkout) ([]string, error) {
-	data, err := os.ReadFile(c.Path(project.SeriesFile))
+func Order(c project.Checkout) ([]string, error) { return orderOf(c, project.SeriesFile) }
+
+func orderOf(c project.Checkout, path string) ([]string, error) {
+	data, err := os.ReadFile(c.Path(path))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -127,14 +129,36 @@ func Order(c project.Checkout) ([]string, error) {
 			continue
 		}
 		if filepath.Base(line) != line || !strings.HasSuffix(line, ".patch") {
-			return nil, fmt.Errorf("patches/series: %q is not the name of a patch", line)
+			return nil, fmt.Errorf("%s: %q is not the name of a patch", path, line)
 		}
 		if slices.Contains(names, line) {
-			return nil, fmt.Errorf("patches/series lists %s twice", line)
+			return nil, fmt.Errorf("%s lists %s twice", path, line)
 		}
 		names = append(names, line)
 	}
 	return names, err
+}
+
+// ReadPlugin reads the series of the plugin's module, in its order.
+func ReadPlugin(c project.Checkout) ([]patch.Patch, error) {
+	names, err := orderOf(c, filepath.Join(project.PluginPatches, "series"))
+	if err != nil {
+		return nil, err
+	}
+	var patches []patch.Patch
+	for _, name := range names {
+		path := filepath.Join(project.PluginPatches, name)
+		data, err := os.ReadFile(c.Path(path))
+		if err != nil {
+			return nil, err
+		}
+		p, err := patch.Parse(path, data)
+		if err != nil {
+			return nil, err
+		}
+		patches = append(patches, p)
+	}
+	return patches, nil
 }
 
 // Files lists the patch files, common and overrides, relative to the project.

@@ -31,7 +31,14 @@ func SizeOf(c project.Checkout, release string) (Size, error) {
 	if err != nil {
 		return Size{}, err
 	}
-	s := Size{Release: release, Patches: len(patches)}
+	s := SizeOfAll(patches)
+	s.Release = release
+	return s, nil
+}
+
+// SizeOfAll measures patches.
+func SizeOfAll(patches []patch.Patch) Size {
+	s := Size{Patches: len(patches)}
 	files := map[string]bool{}
 	for _, p := range patches {
 		if KindOf(p) == Override {
@@ -52,7 +59,7 @@ func SizeOf(c project.Checkout, release string) (Size, error) {
 		}
 	}
 	s.Files = len(files)
-	return s, nil
+	return s
 }
 
 // Kind says what a patch is for a release.

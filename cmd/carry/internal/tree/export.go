@@ -358,6 +358,11 @@ func (t *Tree) orderFile(names []string) ([]byte, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	return withOrder(data, names), nil
+}
+
+// withOrder is an order file with other names, and with the comments at its top.
+func withOrder(data []byte, names []string) []byte {
 	var out strings.Builder
 	for line := range strings.Lines(string(data)) {
 		if !strings.HasPrefix(line, "#") {
@@ -368,5 +373,5 @@ func (t *Tree) orderFile(names []string) ([]byte, error) {
 	for _, name := range names {
 		out.WriteString(name + "\n")
 	}
-	return []byte(out.String()), nil
+	return []byte(out.String())
 }
