@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Install the Debian packages that building and running a node needs, and Go, if
 # any of them is missing; with the argument vm, those of virtual machines, too, with images those
-# of images, with export-tree those of upstream's scripts, and with browser a browser.
+# of images, with export-tree those of upstream's scripts, with local-up those of hack/local-up-cluster.sh, and with browser
+# a browser.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -35,6 +36,10 @@ if [[ ${1:-} == export-tree ]]; then
     jq      # hack/update-vendor.sh and others
     python3 # hack/boilerplate
   )
+fi
+
+if [[ ${1:-} == local-up ]]; then
+  packages+=(golang-cfssl sudo openssl curl) # hack/local-up-cluster.sh
 fi
 
 if [[ ${1:-} == browser ]]; then

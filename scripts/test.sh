@@ -352,6 +352,7 @@ run_nodes() {
     # One run of the core shows two things: that it passes there, and that it passes with the race detector.
     node_part "end-to-end core on $oldest, race detector" e2e-race "RELEASE=$oldest"
     node_part "kubectl partition on a large cluster" e2e-plugin
+    node_part "upstream's local cluster" local-up
     # All of conformance takes more than an hour. These are the specs that a kubelet decides about: of those of
     # nodes, all but the serial ones of NoExecuteTaintManager, and those that wait four minutes for nothing to happen.
     skip=${skip:-$(why_no_conformance)}

@@ -112,9 +112,9 @@ func (c *Cluster) UseAPIServer(path string) {
 	c.describe()
 }
 
-// unprivilegedHost reports whether root lacks CAP_SYS_RESOURCE, as in some VMs
+// Unprivileged reports whether root lacks CAP_SYS_RESOURCE, as in some VMs
 // and containers. Then no process can lower OOM scores.
-func unprivilegedHost() bool {
+func Unprivileged() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) == 0
@@ -159,7 +159,7 @@ state = %[2]q
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
       BinaryName = %[8]q
       SystemdCgroup = %[9]t
-`, c.data("containerd"), filepath.Join(c.Config.Paths.Run, "containerd"), c.socket(), image.Pause, unprivilegedHost(), c.Config.Tools, c.data("cni"), c.tool("runc"), c.CgroupDriver() == SystemdDriver)
+`, c.data("containerd"), filepath.Join(c.Config.Paths.Run, "containerd"), c.socket(), image.Pause, Unprivileged(), c.Config.Tools, c.data("cni"), c.tool("runc"), c.CgroupDriver() == SystemdDriver)
 	if len(c.Config.Mirrors) > 0 {
 		containerd += fmt.Sprintf("[plugins.'io.containerd.cri.v1.images'.registry]\n  config_path = %q\n", c.data("registries"))
 	}
@@ -297,7 +297,7 @@ syncFrequency: 10s
 	if CgroupV1() {
 		config.WriteString("failCgroupV1: false\n")
 	}
-	if unprivilegedHost() {
+	if Unprivileged() {
 		config.WriteString("featureGates: {KubeletInUserNamespace: true}\n")
 	}
 	return config.String()

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package localup runs upstream's own hack/local-up-cluster.sh, unmodified, in a tree with the series, as upstream's
+// developers do, and looks at where pods run.
+package localup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/poll"
+	"workload.openshift.io/kubernetes/cluster/tidy"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
+	"workload.openshift.io/partition"
+)
+
+// runtime is containerd alone: the script starts the rest.
+var runtime *host.Cluster
+
+// printk is the console's log level, which the script raises and leaves.
+const printk = "/proc/sys/kernel/printk"
+
+// cniPrograms is where the script looks for CNI plugins, and would download some. While the test has changed the host, it
+// is a link.
+const cniPrograms = "/opt/cni/bin"
+
+func TestMain(m *testing.M) {
+	config := host.Config{RuntimeAlone: true, Temporary: true, Progress: fixture.Progress()}
+	flag.StringVar(&config.Bin, "bin", "", "directory of the patched Kubernetes binaries")
+	flag.StringVar(&config.Tools, "tools", "", "directory of etcd, containerd, runc and the CNI plugins")
+	flag.StringVar(&config.Tree, "tree", "", "the release's tree with the series")
+	flag.Parse()
+	if config.Bin == "" {
+		fmt.Println("SKIPPED: the test needs -bin, -tools and -tree; make local-up builds all of it and sets them")
+		return
+	}
+	if why := host.Unfit(); why != nil {
+		fmt.Println("SKIPPED: the test does not run, because", why)
+		return
+	}
+	runtime = host.New(config)
+	os.Exit(tidy.Run(host.Dir, down, m.Run))
+}
+
+// mark is in the environment of all that the script has started.
+var mark = "LOCAL_UP_TEST=" + host.Dir
+
+// down ends what the script has started, and removes what it and the test have made, also for tests that were killed.
+func down() error {
+	// The kernel gives a port back when its process has ended, some time after the signal.
+	all := poll.Until(context.Background(), 100*time.Millisecond, time.Minute, func(context.Context) error {
+		left, err := marked()
+		for _, pid := range left {
+			err = fmt.Errorf("process %d runs", pid)
+			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+		}
+		return err
+	})
+	if target, err := os.Readlink(cniPrograms); err == nil && target == runtime.Config.Tools {
+		all = errors.Join(all, os.Remove(cniPrograms), os.RemoveAll(partition.PinningFilePath))
+		_ = os.Remove(filepath.Dir(cniPrograms)) // fails if it is not empty
+	}
+	return errors.Join(all, runtime.Down(context.Background()))
+}
+
+// marked returns the processes that the script has started.
+func marked() (pids []int, err error) {
+	processes, err := procfs.AllProcs()
+	if err != nil {
+		return nil, err
+	}
+	for _, process := range processes {
+		if variables, err := process.Environ(); err == nil && process.PID != os.Getpid() && slices.Contains(variables, mark) {
+			pids = append(pids, process.PID)
+		}
+	}
+	return pids, nil
+}
+
+func TestUpstreamsLocalClusterIsPartitioned(t *testing.T) {
+	for _, program := range []string{"cfssl", "cfssljson", "sudo", "openssl", "curl"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Fatalf("%v; scripts/install-packages.sh local-up installs it", err)
+		}
+	}
+	if err := runtime.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	prepareHost(t)
+	dir := filepath.Join(host.Dir, "local-up") // goes with the cluster's directory
+	manifests := filepath.Join(dir, "manifests")
+	if err := os.MkdirAll(manifests, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ask := fixture.Asks("management")
+	static := fixture.Pod("static", ask, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", ""))
+	static.Namespace = metav1.NamespaceSystem
+	if err := os.WriteFile(filepath.Join(manifests, "static.yaml"), []byte(fixture.Manifest(static)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	client := start(t, dir, manifests)
+	t.Cleanup(func() {
+		if err := os.Remove(filepath.Join(manifests, "static.yaml")); err != nil {
+			t.Error(err)
+		}
+		fixture.WaitFor(t, time.Second, time.Minute, "no pod is left", func(ctx context.Context) error {
+			pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+			if err == nil && len(pods.Items) > 0 {
+				err = fmt.Errorf("there are %d pods", len(pods.Items))
+			}
+			return err
+		})
+	})
+
+	namespace := fixture.Namespace(t, client, "management")
+	fixture.WaitFor(t, time.Second, time.Minute, "the type is active", func(ctx context.Context) error {
+		probe := fixture.Pod("probe", ask, fixture.Container("c", "true", "cpu=100m memory=16Mi", ""))
+		stored, err := client.CoreV1().Pods(namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return err
+		}
+		if _, ok := partition.PartitionedType(stored); !ok {
+			return fmt.Errorf("a pod that asks has the annotations %v", stored.Annotations)
+		}
+		return nil
+	})
+	pool := cpuset.New(0)
+	online, err := host.OnlineCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, annotations := range map[string]map[string]string{"partitioned": ask, "ordinary": nil} {
+		pod := fixture.Pod(name, annotations, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", ""))
+		if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, expected := range []struct {
+		namespace, name string
+		cpus            cpuset.CPUSet
+	}{
+		{namespace, "partitioned", pool},
+		{namespace, "ordinary", online.Difference(pool)},
+		{static.Namespace, static.Name + "-127.0.0.1", pool}, // the script's name of the node
+	} {
+		expectCPUs(t, client, expected.namespace, expected.name, expected.cpus)
+	}
+}
+
+// prepareHost writes the pinning file, and shows the script the CNI plugins of the tests. It replaces nothing of the host's.
+func prepareHost(t *testing.T) {
+	t.Helper()
+	for _, path := range []string{cniPrograms, partition.PinningFilePath} {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("the host has a %s, which the test does not replace (%v)", path, err)
+		}
+	}
+	level, err := os.ReadFile(printk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.WriteFile(printk, level, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	err = errors.Join(
+		os.MkdirAll(filepath.Dir(cniPrograms), 0o755), os.Symlink(runtime.Config.Tools, cniPrograms),
+		os.MkdirAll(filepath.Dir(partition.PinningFilePath), 0o755), os.WriteFile(partition.PinningFilePath, []byte(`{"management": {"cpuset": "0"}}`), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start runs the script until the test ends, and returns a client of its cluster, whose node is Ready.
+func start(t *testing.T, dir, manifests string) kubernetes.Interface {
+	t.Helper()
+	certificates := filepath.Join(dir, "certificates")
+	flags := fmt.Sprintf("--root-dir=%s --cert-dir=%s --local-storage-capacity-isolation=false", runtime.KubeletDir(), certificates)
+	if host.CgroupV1() {
+		flags += " --fail-cgroupv1=false"
+	}
+	gates := "AllAlpha=false"
+	if host.Unprivileged() {
+		gates = "KubeletInUserNamespace=true"
+	}
+	var said bytes.Buffer
+	script := exec.Command(filepath.Join(runtime.Config.Tree, "hack/local-up-cluster.sh"), "-o", runtime.Config.Bin)
+	script.Dir = runtime.Config.Tree
+	script.Stdout, script.Stderr = &said, &said
+	script.Env = append(os.Environ(),
+		"PATH="+runtime.Config.Tools+":"+os.Getenv("PATH"),
+		"CERT_DIR="+certificates, "LOG_DIR="+dir, "TMP_DIR="+dir, "ETCD_DIR="+filepath.Join(dir, "etcd"),
+		"POD_MANIFEST_PATH="+manifests,
+		"CONTAINER_RUNTIME_ENDPOINT=unix://"+runtime.RuntimeSocket(),
+		"CGROUP_DRIVER="+string(runtime.CgroupDriver()),
+		"KUBELET_FLAGS="+flags, "FEATURE_GATES="+gates,
+		"KUBE_ENABLE_CLUSTER_DNS=false", // its image is downloaded
+		"START_MODE=nokubeproxy",        // it would leave the host's firewall changed
+		"TERM=dumb", "NO_PROXY=*", "no_proxy=*", mark,
+	)
+	script.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that an interrupt of the tests is not the script's
+	if err := script.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- script.Wait() }()
+	t.Cleanup(func() {
+		_ = unix.Kill(script.Process.Pid, unix.SIGINT) // it stops its components
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			t.Error("the script did not end in a minute after an interrupt")
+		}
+		if t.Failed() {
+			t.Logf("the script has said:\n%s", said.String())
+			for _, name := range []string{"kubelet.log", "kube-apiserver.log"} {
+				text, err := os.ReadFile(filepath.Join(dir, name))
+				t.Logf("the end of %s (%v):\n%s", name, err, text[max(0, len(text)-8000):])
+			}
+		}
+	})
+	var client kubernetes.Interface
+	fixture.WaitFor(t, time.Second, 4*time.Minute, "the script's node is Ready", func(ctx context.Context) error {
+		select {
+		case err := <-ended:
+			t.Fatalf("the script has ended: %v", err)
+		default:
+		}
+		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(certificates, "admin.kubeconfig"))
+		if err != nil {
+			return err
+		}
+		if client, err = kubernetes.NewForConfig(config); err != nil {
+			return err
+		}
+		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, node := range nodes.Items {
+			for _, condition := range node.Status.Conditions {
+				if condition.Type == v1.NodeReady && condition.Status == v1.ConditionTrue {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("none of %d nodes is Ready", len(nodes.Items))
+	})
+	return client
+}
+
+// expectCPUs waits until a pod runs, and expects that its container may use these CPUs, as the kernel says.
+func expectCPUs(t *testing.T, client kubernetes.Interface, namespace, name string, cpus cpuset.CPUSet) {
+	t.Helper()
+	var pod *v1.Pod
+	fixture.WaitFor(t, time.Second, 2*time.Minute, "pod "+name+" runs", func(ctx context.Context) (err error) {
+		if pod, err = client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		return fixture.Running(pod)
+	})
+	fixture.WaitFor(t, time.Second, time.Minute, "pod "+name+" has its CPUs", func(context.Context) error {
+		usage, err := host.ContainerUsage(pod, pod.Status.ContainerStatuses[0].ContainerID)
+		if err != nil {
+			return err
+		}
+		if got := fixture.CPUs(t, usage.CPUs); !got.Equals(cpus) {
+			return fmt.Errorf("it may use the CPUs %s, want %s", got, cpus)
+		}
+		return nil
+	})
+	t.Logf("pod %s may use the CPUs %s", name, cpus)
+}
