@@ -58,8 +58,8 @@ type Situation struct {
 	Machines []virtv1.VirtualMachine
 }
 
-// Lock names an operation and its node.
-type Lock struct{ Operation, Node string }
+// Lock names an operation and its node. Owner is another companion, whose operation it is; empty means this one.
+type Lock struct{ Owner, Operation, Node string }
 
 // Code names a precondition.
 type Code string
@@ -378,13 +378,17 @@ func controlPlane(request Request, s Situation) (findings []Finding) {
 		if status, _, err := nodestatus.ReadStatus(other.Annotations); err == nil && status.State == Running && s.Lock.Node != other.Name {
 			underWay(other.Name, fmt.Sprintf("is of the control plane, too, and is being switched: policy %s is %s", status.Policy, status.State))
 		}
-		// Each companion has a lock of its own, so their claims alone keep them apart.
+		// One that takes no lock of the control plane is kept apart by its claim.
 		if claim := s.ForeignClaims[other.Name]; claim != "" {
 			underWay(other.Name, "is of the control plane, too, and is claimed by "+claim)
 		}
 	}
-	if s.Lock != (Lock{}) && (request.ID == "" || s.Lock.Operation != request.ID) {
-		underWay(s.Lock.Node, fmt.Sprintf("holds the lock of the control plane for the operation %s", s.Lock.Operation))
+	if s.Lock != (Lock{}) && (request.ID == "" || s.Lock.Owner != "" || s.Lock.Operation != request.ID) {
+		text := "holds the lock of the control plane for the operation " + s.Lock.Operation
+		if s.Lock.Owner != "" {
+			text += " of " + s.Lock.Owner
+		}
+		underWay(s.Lock.Node, text)
 	}
 	return findings
 }

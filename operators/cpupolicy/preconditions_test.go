@@ -251,9 +251,11 @@ func TestPreconditions(t *testing.T) {
 		{"another of the control plane waits as well", static, on(clusterNode("n1", control), nodes(annotated(clusterNode("n2", control), `{"status":"requested","policy":"none","id":"x"}`))), nil},
 		{"another has the lock", Request{ID: "b2", Policy: Static}, on(clusterNode("n1", control), func(s *Situation) {
 			nodes(annotated(clusterNode("n2", control), `{"status":"requested","policy":"none","id":"x"}`))(s)
-			s.Lock = Lock{"x", "n2"}
+			s.Lock = Lock{"", "x", "n2"}
 		}), []string{"ControlPlaneUnderWay|node n2|lock|operation x"}},
-		{"this operation has the lock", Request{ID: "b2", Policy: Static}, on(clusterNode("n1", control), func(s *Situation) { s.Lock = Lock{"b2", "n1"} }), nil},
+		{"an operation of another companion has the lock, with the same id", Request{ID: "b2", Policy: Static}, on(clusterNode("n1", control), func(s *Situation) { s.Lock = Lock{"tuning", "b2", "n2"} }),
+			[]string{"ControlPlaneUnderWay|node n2|lock of the control plane for the operation b2 of tuning"}},
+		{"this operation has the lock", Request{ID: "b2", Policy: Static}, on(clusterNode("n1", control), func(s *Situation) { s.Lock = Lock{"", "b2", "n1"} }), nil},
 
 		{"the agent refuses", none, on(clusterNode("n1"), func(s *Situation) { s.Refused = operation.Refuse("/etc/k/a.conf:7: options beside none") }), []string{"NodeRefuses|node n1|/etc/k/a.conf:7: options beside none|observe"}},
 	} {

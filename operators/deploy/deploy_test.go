@@ -19,6 +19,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,7 @@ import (
 	"sigs.k8s.io/yaml"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/internal/companiontest"
 	"workload.openshift.io/operators/internal/testenv"
 	"workload.openshift.io/partition"
@@ -770,5 +772,26 @@ func TestOnlyWhatIsAskedOfAWebhookReachesIt(t *testing.T) {
 				t.Errorf("the error is %v, want that of webhook %s", err, test.reaches)
 			}
 		})
+	}
+}
+
+func TestWhichLeaseOfKubeSystemTheControllerCreates(t *testing.T) {
+	i := companiontest.Install(t, "cpupolicy")
+	controller := i.As(t, i.Token(t, "partition-cpupolicy", "partition-controller", nil))
+	create := func(namespace, name string) error {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		return controller.Create(t.Context(), lease, client.DryRunAll)
+	}
+	// A moment may pass until kube-apiserver knows of the policy and of the roles.
+	testenv.Eventually(t, 10*time.Second, func() error {
+		if err := create(nodegroup.ControlPlaneLock.Namespace, "kube-scheduler"); err == nil || !strings.Contains(err.Error(), "creates no other Lease than "+nodegroup.ControlPlaneLock.Name) {
+			return fmt.Errorf("another component's Lease is not refused by the policy: %w", errors.Join(err))
+		}
+		return nil
+	})
+	for _, key := range []client.ObjectKey{nodegroup.ControlPlaneLock, {Namespace: "partition-cpupolicy", Name: "group"}} {
+		if err := create(key.Namespace, key.Name); client.IgnoreAlreadyExists(err) != nil {
+			t.Error(err)
+		}
 	}
 }

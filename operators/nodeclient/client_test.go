@@ -95,7 +95,7 @@ func TestUpdateHolders(t *testing.T) {
 			return h.Add(nodegroup.Holder{Operation: operation, Node: "n1", Since: at}, 1)
 		}
 	}
-	remove := func(h nodegroup.Holders) (nodegroup.Holders, error) { return h.Remove("a1"), nil }
+	remove := func(h nodegroup.Holders) (nodegroup.Holders, error) { return h.Remove("", "a1"), nil }
 
 	checkError(t, update(remove))
 	if writes != 0 {
@@ -124,7 +124,7 @@ func TestUpdateHolders(t *testing.T) {
 	checkError(t, update(add("b2")))
 	var lease coordinationv1.Lease
 	checkError(t, c.Get(ctx, key, &lease))
-	if h, err := nodegroup.HoldersOf(&lease); err != nil || len(h) != 1 || !h.Has("b2") {
+	if h, err := nodegroup.HoldersOf(&lease); err != nil || len(h) != 1 || !h.Has("", "b2") {
 		t.Errorf("got %v, %v, want b2 alone", h, err)
 	}
 	lease.Annotations[nodegroup.HoldersAnnotation] = "x"

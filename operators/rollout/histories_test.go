@@ -24,11 +24,12 @@ import (
 // This file runs seeded histories: two controllers, since the old one may not know yet that it was
 // replaced, that go by looks of any age, at nodes and locks of different times, are stopped at any
 // call while others act, end at any call, meet conflicts, and do not hear of writes that took effect;
-// users who ask at any time; nodes that come and go; persons who cordon; another companion that
-// claims.
+// users who ask at any time; nodes that come and go; persons who cordon; another program that
+// claims. And all of that for two companions at once, whose operations have the same names, on nodes of which
+// two are of the control plane.
 //
 // What must hold: nothing starts beside something else on its node, without the claim, in spite of a
-// refusal, or beyond the limit of a lock; no controller replaces a newer operation, takes back an end,
+// refusal, or beyond the limit of a lock, of which that of the control plane is for both companions; no controller replaces a newer operation, takes back an end,
 // or reports one that was not observed; nobody else's claim or cordon is overrun. And in the end, once
 // nothing disturbs any more: each operation that was not replaced has ended, and was started unless it
 // was refused or ran out of time; no claim and no lock is left.
@@ -38,29 +39,62 @@ const (
 	timeLimit = 10 * time.Minute
 )
 
+// owners are the companions.
+var owners = []string{owner, "second"}
+
 var (
-	histories = flag.Int("histories", 100_000, "how many histories TestHistories runs")
+	histories = flag.Int("histories", 50_000, "how many histories TestHistories runs")
 	seed      = flag.Uint64("seed", 0, "the one history that TestHistories tells; 0 means all, and none told")
 )
 
-// locks are those of the nodes n0, n1 and n2.
-var locks = [][]Lock{{{"control-plane", 1}, {"group", 2}}, {{"control-plane", 1}, {"group", 2}}, {{"group", 2}}}
+// shared is the lock of the control plane.
+var shared = nodegroup.ControlPlaneLock.String()
+
+// locks are those of the nodes n0, n1 and n2. Each companion has a lock "group".
+var locks = [][]Lock{{{shared, 1}, {"group", 2}}, {{shared, 1}, {"group", 2}}, {{"group", 2}}}
 
 // job is what the fake runner has done of an operation.
 type job struct {
+	owner           string
 	node            int
 	begun, finished bool
 	end             Phase // empty while it is under way
 }
 
 type storedNode struct {
-	State
-	version int
-	exists  bool
+	operations map[string]Operation // by owner
+	claim      nodegroup.Claim
+	cordoned   bool
+	version    int
+	exists     bool
 	// born counts the nodes that this one replaces.
 	born int
 	// byPerson means that the cordon is nobody's claim's.
 	byPerson, waits bool
+}
+
+// state is what a companion sees.
+func (n storedNode) state(owner string) State {
+	return State{Operation: n.operations[owner], Claim: n.claim, Cordoned: n.cordoned}
+}
+
+// operation is one of a companion: two companions may use the same id.
+type operation struct{ owner, id string }
+
+// view is the Store and the Runner of a companion.
+type view struct {
+	*world
+	owner string
+}
+
+func (v view) of(id string) operation { return operation{v.owner, id} }
+
+// key is a lock as the world has it.
+func (v view) key(lock string) string {
+	if lock == shared {
+		return lock
+	}
+	return v.owner + "/" + lock
 }
 
 type lease struct {
@@ -73,11 +107,11 @@ type world struct {
 	now      time.Time
 	nodes    [3]storedNode
 	leases   map[string]*lease
-	jobs     map[string]*job
-	refused  map[string]bool
-	born     map[string]int // which node of its name an operation was asked of
-	looks    []Look
-	ids      int
+	jobs     map[operation]*job
+	refused  map[operation]bool
+	born     map[operation]int // which node of its name an operation was asked of
+	looks    map[string][]Look // by owner
+	ids      map[string]int
 	depth    int
 	quiet    bool
 	problems []string
@@ -87,11 +121,18 @@ type world struct {
 }
 
 func newWorld(seed uint64, counts map[string]int) *world {
-	w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(0, 0), leases: map[string]*lease{"control-plane": {}, "group": {}}, jobs: map[string]*job{}, refused: map[string]bool{}, born: map[string]int{}, looks: make([]Look, 0, 8), counts: counts}
+	w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(0, 0), leases: map[string]*lease{shared: {}}, jobs: map[operation]*job{}, refused: map[operation]bool{}, born: map[operation]int{}, looks: map[string][]Look{}, ids: map[string]int{}, counts: counts}
+	for _, owner := range owners {
+		w.leases[owner+"/group"], w.looks[owner] = &lease{}, make([]Look, 0, 8)
+	}
 	for i := range w.nodes {
-		w.nodes[i].exists = true
+		w.nodes[i] = newNode()
 	}
 	return w
+}
+
+func newNode() storedNode {
+	return storedNode{exists: true, operations: map[string]Operation{}}
 }
 
 func (w *world) say(format string, args ...any) {
@@ -155,7 +196,7 @@ func (w *world) after() error {
 }
 
 // Get implements Store.
-func (w *world) Get(_ context.Context, node string) (State, error) {
+func (w view) Get(_ context.Context, node string) (State, error) {
 	if err := w.before("get %s", node); err != nil {
 		return State{}, err
 	}
@@ -163,20 +204,20 @@ func (w *world) Get(_ context.Context, node string) (State, error) {
 	if !n.exists {
 		return State{}, apierrors.NewNotFound(corev1.Resource("nodes"), node)
 	}
-	return n.State, nil
+	return n.state(w.owner), nil
 }
 
 // Update implements Store.
-func (w *world) Update(_ context.Context, node string, change func(*State) error) error {
+func (w view) Update(_ context.Context, node string, change func(*State) error) error {
 	n := &w.nodes[index(node)]
-	version, s := n.version, n.State
+	version, s := n.version, n.state(w.owner)
 	if !n.exists {
 		return apierrors.NewNotFound(corev1.Resource("nodes"), node)
 	}
 	if err := change(&s); err != nil {
 		return err
 	}
-	if err := w.before("write %s: %s %s, claim %s", node, s.Operation.ID, s.Operation.Phase, s.Claim.Operation); err != nil {
+	if err := w.before("%s writes %s: %s %s, claim %s", w.owner, node, s.Operation.ID, s.Operation.Phase, s.Claim.Operation); err != nil {
 		return err
 	}
 	if n.version != version {
@@ -185,13 +226,13 @@ func (w *world) Update(_ context.Context, node string, change func(*State) error
 		return apierrors.NewConflict(corev1.Resource("nodes"), node, nil)
 	}
 	w.check(node, *n, s)
-	n.State, n.version = s, n.version+1
+	n.operations[w.owner], n.claim, n.version = s.Operation, s.Claim, n.version+1
 	return w.after()
 }
 
 // check looks at a controller's write.
-func (w *world) check(node string, was storedNode, is State) {
-	from, to := was.Operation, is.Operation
+func (w view) check(node string, was storedNode, is State) {
+	from, to := was.operations[w.owner], is.Operation
 	switch {
 	case from.ID != to.ID:
 		w.wrong("%s: operation %s was replaced by %s", node, from.ID, to.ID)
@@ -202,34 +243,34 @@ func (w *world) check(node string, was storedNode, is State) {
 	case from.Phase == Running && to.Phase == Requested:
 		w.wrong("%s: operation %s was running, and is requested again", node, from.ID)
 	}
-	if j := w.jobs[to.ID]; to.Phase != from.Phase && to.Phase.Ended() && to.Message == "" && (j == nil || j.end != to.Phase) {
+	if j := w.jobs[w.of(to.ID)]; to.Phase != from.Phase && to.Phase.Ended() && to.Message == "" && (j == nil || j.end != to.Phase) {
 		w.wrong("%s: operation %s is reported as %s, and was %+v", node, to.ID, to.Phase, j)
 	}
-	if was.Claim.Owner != "" && was.Claim.Owner != owner && is.Claim != was.Claim {
-		w.wrong("%s: the claim of %s was removed", node, was.Claim.Owner)
+	if was.claim.Owner != "" && was.claim.Owner != w.owner && is.Claim != was.claim {
+		w.wrong("%s: the claim of %s was removed", node, was.claim.Owner)
 	}
-	if was.Claim == (nodegroup.Claim{}) && is.Claim != was.Claim && was.byPerson && was.Operation.Phase == Requested {
+	if was.claim == (nodegroup.Claim{}) && is.Claim != was.claim && was.byPerson && from.Phase == Requested {
 		w.wrong("%s: claimed though a person has cordoned it", node)
 	}
-	if is.Claim.Owner == owner && is.Claim != was.Claim && from.Phase.Ended() {
+	if is.Claim.Owner == w.owner && is.Claim != was.claim && from.Phase.Ended() {
 		w.wrong("%s: claimed for operation %s, which had ended", node, from.ID)
 	}
-	if was.Claim.Owner == owner && is.Claim != was.Claim {
-		if j := w.jobs[was.Claim.Operation]; j != nil && j.begun && j.end == "" {
-			w.wrong("%s: operation %s lost its claim while it runs", node, was.Claim.Operation)
+	if was.claim.Owner == w.owner && is.Claim != was.claim {
+		if j := w.jobs[w.of(was.claim.Operation)]; j != nil && j.begun && j.end == "" {
+			w.wrong("%s: operation %s lost its claim while it runs", node, was.claim.Operation)
 		}
 	}
 }
 
 // UpdateHolders implements Store.
-func (w *world) UpdateHolders(_ context.Context, name string, change func(nodegroup.Holders) (nodegroup.Holders, error)) error {
-	l := w.leases[name]
+func (w view) UpdateHolders(_ context.Context, name string, change func(nodegroup.Holders) (nodegroup.Holders, error)) error {
+	l := w.leases[w.key(name)]
 	version := l.version
 	holders, err := change(l.holders)
 	if err != nil {
 		return err
 	}
-	if err := w.before("write lock %s: %v", name, holders); err != nil {
+	if err := w.before("%s writes lock %s: %v", w.owner, name, holders); err != nil {
 		return err
 	}
 	if l.version != version {
@@ -242,36 +283,36 @@ func (w *world) UpdateHolders(_ context.Context, name string, change func(nodegr
 }
 
 // Start implements Runner.
-func (w *world) Start(_ context.Context, node, id string) error {
-	if err := w.before("start %s on %s", id, node); err != nil {
+func (w view) Start(_ context.Context, node, id string) error {
+	if err := w.before("%s starts %s on %s", w.owner, id, node); err != nil {
 		return err
 	}
 	n := &w.nodes[index(node)]
-	if !n.exists || n.born != w.born[id] {
+	if !n.exists || n.born != w.born[w.of(id)] {
 		return apierrors.NewNotFound(corev1.Resource("nodes"), node)
 	}
-	if w.jobs[id] != nil || !w.quiet && w.one(10) {
+	if w.jobs[w.of(id)] != nil || !w.quiet && w.one(10) {
 		return nil // it began before, was finished, or has something to do first
 	}
 	w.counts["starts"]++
-	j := &job{node: index(node), begun: true}
-	w.jobs[id] = j
-	w.say("%s begins on %s", id, node)
+	j := &job{owner: w.owner, node: index(node), begun: true}
+	w.jobs[w.of(id)] = j
+	w.say("%s of %s begins on %s", id, w.owner, node)
 	for other, o := range w.jobs {
 		if o != j && o.begun && o.end == "" && o.node == j.node {
-			w.wrong("%s: operations %s and %s run at once", node, id, other)
+			w.wrong("%s: operations %s and %s run at once", node, id, other.id)
 		}
 	}
-	if !n.owns(owner, id) {
-		w.wrong("%s: operation %s runs without a claim: %+v", node, id, n.State)
+	if s := n.state(w.owner); !s.owns(w.owner, id) {
+		w.wrong("%s: operation %s runs without a claim: %+v", node, id, s)
 	}
-	if w.refused[id] {
+	if w.refused[w.of(id)] {
 		w.wrong("%s: operation %s runs though it was refused", node, id)
 	}
 	for _, lock := range locks[j.node] {
 		running := 0
 		for _, o := range w.jobs {
-			if o.begun && o.end == "" && slices.Contains(locks[o.node], lock) {
+			if o.begun && o.end == "" && slices.Contains(locks[o.node], lock) && (o.owner == w.owner || lock.Name == shared) {
 				running++
 			}
 		}
@@ -283,11 +324,11 @@ func (w *world) Start(_ context.Context, node, id string) error {
 }
 
 // Observe implements Runner.
-func (w *world) Observe(_ context.Context, node, id string) (Result, error) {
-	if err := w.before("observe %s", id); err != nil {
+func (w view) Observe(_ context.Context, node, id string) (Result, error) {
+	if err := w.before("%s observes %s", w.owner, id); err != nil {
 		return Result{}, err
 	}
-	switch j := w.jobs[id]; {
+	switch j := w.jobs[w.of(id)]; {
 	case !w.quiet && w.one(10):
 		return Result{Seen: Unknown}, nil
 	case j == nil || j.finished:
@@ -300,14 +341,14 @@ func (w *world) Observe(_ context.Context, node, id string) (Result, error) {
 }
 
 // Finish implements Runner.
-func (w *world) Finish(_ context.Context, node, id string) error {
-	if err := w.before("finish %s", id); err != nil {
+func (w view) Finish(_ context.Context, node, id string) error {
+	if err := w.before("%s finishes %s", w.owner, id); err != nil {
 		return err
 	}
-	j := w.jobs[id]
+	j := w.jobs[w.of(id)]
 	if j == nil {
-		j = &job{node: index(node)}
-		w.jobs[id] = j
+		j = &job{owner: w.owner, node: index(node)}
+		w.jobs[w.of(id)] = j
 	}
 	if j.begun && j.end == "" {
 		w.wrong("%s: operation %s is finished while it runs", node, id)
@@ -316,30 +357,30 @@ func (w *world) Finish(_ context.Context, node, id string) error {
 	return w.after()
 }
 
-// look returns what there is to see now.
-func (w *world) look() Look {
-	look := Look{Now: w.now, Owner: owner, TimeLimit: timeLimit, Holders: make(map[string]nodegroup.Holders, 2), Nodes: make([]Node, 0, len(w.nodes))}
+// look returns what a companion sees now.
+func (w view) look() Look {
+	look := Look{Now: w.now, Owner: w.owner, TimeLimit: timeLimit, Holders: make(map[string]nodegroup.Holders, 2), Nodes: make([]Node, 0, len(w.nodes))}
 	for i, n := range w.nodes {
 		if !n.exists {
 			continue
 		}
-		node := Node{Name: "n" + strconv.Itoa(i), State: n.State, Locks: locks[i]}
+		node := Node{Name: "n" + strconv.Itoa(i), State: n.state(w.owner), Locks: locks[i]}
 		if n.waits {
 			node.Waits = "paused"
 		}
-		if w.refused[n.Operation.ID] {
+		if w.refused[w.of(node.Operation.ID)] {
 			node.Refused = "not possible"
 		}
 		look.Nodes = append(look.Nodes, node)
 	}
-	for name, l := range w.leases {
-		look.Holders[name] = l.holders
+	for _, name := range []string{shared, "group"} {
+		look.Holders[name] = w.leases[w.key(name)].holders
 	}
 	return look
 }
 
 // step runs a controller once, with the newest look or an older one.
-func (w *world) step(look Look) (again time.Time) {
+func (w view) step(look Look) (again time.Time) {
 	defer func() {
 		if r := recover(); r != nil {
 			if _, is := r.(crash); !is {
@@ -359,33 +400,35 @@ func (w *world) step(look Look) (again time.Time) {
 func (w *world) event() {
 	i := w.IntN(len(w.nodes))
 	n := &w.nodes[i]
+	v := view{w, owners[w.IntN(len(owners))]}
 	changed := true
 	switch e := w.IntN(20); {
 	case e < 9:
 		changed = false
-		look := w.look()
-		if len(w.looks) < cap(w.looks) {
-			w.looks = append(w.looks, look)
+		look, looks := v.look(), w.looks[v.owner]
+		if len(looks) < cap(looks) {
+			looks = append(looks, look)
+			w.looks[v.owner] = looks
 		} else {
-			w.looks[w.IntN(len(w.looks))] = look
+			looks[w.IntN(len(looks))] = look
 		}
 		if w.one(3) {
-			look = w.looks[w.IntN(len(w.looks))]
+			look = looks[w.IntN(len(looks))]
 		}
 		if w.one(4) { // nodes and locks are not read at once
-			look.Holders = w.looks[w.IntN(len(w.looks))].Holders
+			look.Holders = looks[w.IntN(len(looks))].Holders
 		}
-		w.say("a controller looks (as of %s)", look.Now.Sub(time.Unix(0, 0)))
-		w.step(look)
+		w.say("a controller of %s looks (as of %s)", v.owner, look.Now.Sub(time.Unix(0, 0)))
+		v.step(look)
 	case e < 12:
 		// A webhook keeps users from asking twice. It may not be there.
-		if n.exists && (n.Operation.ID == "" || n.Operation.Phase.Ended() || w.one(6)) {
-			w.ids++
-			id := operationID(w.ids)
-			n.Operation = Operation{ID: id, Phase: Requested, Since: w.now}
-			w.refused[id], w.born[id] = w.one(10), n.born
+		if op := n.operations[v.owner]; n.exists && (op.ID == "" || op.Phase.Ended() || w.one(6)) {
+			w.ids[v.owner]++
+			id := operationID(w.ids[v.owner])
+			n.operations[v.owner] = Operation{ID: id, Phase: Requested, Since: w.now}
+			w.refused[v.of(id)], w.born[v.of(id)] = w.one(10), n.born
 			w.counts["requests"]++
-			w.say("a user asks for %s on n%d (refused: %v)", id, i, w.refused[id])
+			w.say("a user asks %s for %s on n%d (refused: %v)", v.owner, id, i, w.refused[v.of(id)])
 		}
 	case e < 15:
 		changed = false
@@ -395,14 +438,14 @@ func (w *world) event() {
 		w.now, changed = w.now.Add(d), false
 		w.say("%s pass", d)
 	case e == 16:
-		n.Cordoned, n.byPerson = !n.Cordoned, !n.Cordoned
-		w.say("a person cordons n%d: %v", i, n.Cordoned)
-	case e == 17 && n.Claim.Owner == "other":
-		n.Claim = nodegroup.Claim{}
-		w.say("another companion releases n%d", i)
-	case e == 17 && (nodegroup.Claim{Owner: "other", Operation: "x"}).Check("", n.Claim, n.Cordoned, false) == nil && n.exists:
-		n.Claim = nodegroup.Claim{Owner: "other", Operation: "x", Since: w.now}
-		w.say("another companion claims n%d", i)
+		n.cordoned, n.byPerson = !n.cordoned, !n.cordoned
+		w.say("a person cordons n%d: %v", i, n.cordoned)
+	case e == 17 && n.claim.Owner == "other":
+		n.claim = nodegroup.Claim{}
+		w.say("another program releases n%d", i)
+	case e == 17 && (nodegroup.Claim{Owner: "other", Operation: "x"}).Check("", n.claim, n.cordoned, false) == nil && n.exists:
+		n.claim = nodegroup.Claim{Owner: "other", Operation: "x", Since: w.now}
+		w.say("another program claims n%d", i)
 	case e == 18:
 		n.waits, changed = !n.waits, false
 	case e == 19 && w.one(2):
@@ -413,10 +456,12 @@ func (w *world) event() {
 				}
 			}
 		}
-		*n = storedNode{exists: !n.exists, version: n.version, born: n.born + 1}
+		was := *n
+		*n = newNode()
+		n.exists, n.version, n.born = !was.exists, was.version, was.born+1
 		w.say("n%d exists: %v", i, n.exists)
 	case e == 19 && w.one(3):
-		n.Operation = Operation{}
+		delete(n.operations, v.owner)
 		w.say("somebody makes the operation of n%d unreadable", i)
 	}
 	if changed {
@@ -426,15 +471,17 @@ func (w *world) event() {
 
 // progress lets something that runs end, and reports whether anything runs.
 func (w *world) progress() (busy bool) {
-	for id := 1; id <= w.ids; id++ { // not by map, so that each history can be repeated
-		j := w.jobs[operationID(id)]
-		if j == nil || !j.begun || j.end != "" {
-			continue
-		}
-		if busy = true; w.one(2) {
-			j.end = []Phase{Succeeded, Failed, RolledBack}[w.IntN(3)]
-			w.say("%s ends: %s", operationID(id), j.end)
-			break
+	for _, owner := range owners {
+		for id := 1; id <= w.ids[owner]; id++ { // not by map, so that each history can be repeated
+			j := w.jobs[operation{owner, operationID(id)}]
+			if j == nil || !j.begun || j.end != "" {
+				continue
+			}
+			if busy = true; w.one(2) {
+				j.end = []Phase{Succeeded, Failed, RolledBack}[w.IntN(3)]
+				w.say("%s of %s ends: %s", operationID(id), owner, j.end)
+				break
+			}
 		}
 	}
 	return busy
@@ -445,31 +492,38 @@ func (w *world) settle() {
 	w.quiet = true
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		n.waits, n.Cordoned, n.byPerson, n.version = false, false, false, n.version+1
-		if n.Claim.Owner == "other" {
-			n.Claim = nodegroup.Claim{}
+		n.waits, n.cordoned, n.byPerson, n.version = false, false, false, n.version+1
+		if n.claim.Owner == "other" {
+			n.claim = nodegroup.Claim{}
 		}
 	}
 	w.say("nothing disturbs any more")
-	for range 100 {
-		look := w.look()
+	for range 200 {
 		busy := w.progress()
-		if again := w.step(look); !busy && (again.IsZero() || again.Sub(look.Now) > startAgain) {
+		for _, owner := range owners {
+			v := view{w, owner}
+			look := v.look()
+			again := v.step(look)
+			busy = busy || !again.IsZero() && again.Sub(look.Now) <= startAgain
+		}
+		if !busy {
 			break
 		}
 	}
 	for i, n := range w.nodes {
-		id := n.Operation.ID
-		j := w.jobs[id]
-		switch op := n.Operation; {
-		case !n.exists || id == "":
-		case !op.Phase.Ended():
-			w.wrong("n%d: operation %s was lost: it stays %s", i, id, op.Phase)
-		case !w.refused[id] && !strings.HasPrefix(op.Message, "no result after") && (j == nil || !j.begun):
-			w.wrong("n%d: operation %s was lost: it is %s, and never ran", i, id, op.Phase)
+		for _, owner := range owners {
+			id := n.operations[owner].ID
+			j := w.jobs[operation{owner, id}]
+			switch op := n.operations[owner]; {
+			case !n.exists || id == "":
+			case !op.Phase.Ended():
+				w.wrong("n%d: operation %s of %s was lost: it stays %s", i, id, owner, op.Phase)
+			case !w.refused[operation{owner, id}] && !strings.HasPrefix(op.Message, "no result after") && (j == nil || !j.begun):
+				w.wrong("n%d: operation %s of %s was lost: it is %s, and never ran", i, id, owner, op.Phase)
+			}
 		}
-		if n.Claim != (nodegroup.Claim{}) {
-			w.wrong("n%d: the claim of %s is left", i, n.Claim.Operation)
+		if n.claim != (nodegroup.Claim{}) {
+			w.wrong("n%d: the claim of %s is left", i, n.claim.Operation)
 		}
 	}
 	for name, l := range w.leases {
@@ -482,7 +536,7 @@ func (w *world) settle() {
 func run(seed uint64, counts map[string]int, tell bool) *world {
 	w := newWorld(seed, counts)
 	w.tell = tell
-	for range 8 + w.IntN(20) {
+	for range 10 + w.IntN(26) {
 		w.event()
 		if len(w.problems) > 0 {
 			return w

@@ -12,10 +12,10 @@ import (
 )
 
 // Nodes is the Store of a companion that keeps its operations on Nodes, in an annotation of its own.
-// Claims are on Nodes in any case, and locks are Leases.
+// Claims are on Nodes in any case, and locks are Leases: nodegroup.ControlPlaneLock by its name and namespace, any other by a name in Namespace.
 type Nodes struct {
 	nodeclient.Client
-	// Namespace is that of the Leases.
+	// Namespace is that of the companion's own Leases.
 	Namespace string
 	// Read returns the operation of a node, the zero value if there is none or it cannot be read.
 	// Write puts it there; it is not called with the zero value.
@@ -60,7 +60,15 @@ func (n Nodes) Update(ctx context.Context, name string, change func(*State) erro
 	})
 }
 
+// key returns the Lease of a lock. That of the control plane is all companions'.
+func (n Nodes) key(lock string) client.ObjectKey {
+	if lock == nodegroup.ControlPlaneLock.String() {
+		return nodegroup.ControlPlaneLock
+	}
+	return client.ObjectKey{Namespace: n.Namespace, Name: lock}
+}
+
 // UpdateHolders implements Store.
 func (n Nodes) UpdateHolders(ctx context.Context, lock string, change func(nodegroup.Holders) (nodegroup.Holders, error)) error {
-	return n.Client.UpdateHolders(ctx, client.ObjectKey{Namespace: n.Namespace, Name: lock}, change)
+	return n.Client.UpdateHolders(ctx, n.key(lock), change)
 }

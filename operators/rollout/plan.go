@@ -171,7 +171,7 @@ type Action struct {
 //   - What runs and was not started is started again, and what lost its claim takes it again.
 //   - What is requested fails if a precondition does, and begins if nobody else claims the node, nobody
 //     has cordoned it, and the locks have room: what was asked for first comes first. One that waits
-//     keeps the locks that it has; all take them in the order of their names.
+//     keeps the locks that it has; all take them in the same order.
 //   - A lock is released once its holder's claim is, and if the holder never got one.
 func Plan(look Look) (actions []Action, again time.Time) {
 	room := func(lock Lock) int { return lock.Max - len(look.Holders[lock.Name]) }
@@ -220,7 +220,7 @@ func Plan(look Look) (actions []Action, again time.Time) {
 			end(Failed, n.Refused)
 		case n.Waits != "" || !claimed && (!unclaimed || n.Cordoned && !n.DespiteCordon):
 		default:
-			needs := slices.DeleteFunc(slices.Clone(n.Locks), func(l Lock) bool { return look.Holders[l.Name].Has(op.ID) })
+			needs := slices.DeleteFunc(slices.Clone(n.Locks), func(l Lock) bool { return look.Holders[l.Name].Has(look.Owner, op.ID) })
 			if slices.ContainsFunc(needs, func(l Lock) bool { return taken[l.Name] >= room(l) }) {
 				continue
 			}
@@ -250,6 +250,9 @@ func orphans(look Look) (actions []Action) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(look.Holders)) {
 		for _, h := range look.Holders[name] {
+			if !h.OwnedBy(look.Owner) {
+				continue // another companion's; they share the control plane's lock
+			}
 			if s := states[h.Node]; !needsLock(s, look.Owner, h.Operation) {
 				actions = append(actions, Action{Kind: Unlock, Node: h.Node, Operation: h.Operation, Lock: name})
 			}

@@ -91,7 +91,7 @@ func TestPlan(t *testing.T) {
 			for _, held := range strings.Fields(test.holders) {
 				lock, holder, _ := strings.Cut(held, "=")
 				operation, node, _ := strings.Cut(holder, "@")
-				look.Holders[lock] = append(look.Holders[lock], nodegroup.Holder{Operation: operation, Node: node})
+				look.Holders[lock] = append(look.Holders[lock], nodegroup.Holder{Owner: owner, Operation: operation, Node: node})
 			}
 			before := fmt.Sprintf("%+v", look)
 			actions, again := Plan(look)

@@ -107,13 +107,13 @@ func (r Rollout) do(ctx context.Context, look Look, a Action) error {
 
 func (r Rollout) begin(ctx context.Context, look Look, a Action) error {
 	// All take them in this order, so that no two wait for each other. What runs has had them.
-	locks := slices.SortedFunc(slices.Values(a.Locks), func(x, y Lock) int { return strings.Compare(x.Name, y.Name) })
+	locks := slices.SortedFunc(slices.Values(a.Locks), byOrder)
 	for _, lock := range locks {
 		if a.From == Running {
 			break
 		}
 		if err := r.Store.UpdateHolders(ctx, lock.Name, func(h nodegroup.Holders) (nodegroup.Holders, error) {
-			return h.Add(nodegroup.Holder{Operation: a.Operation, Node: a.Node, Since: look.Now}, lock.Max)
+			return h.Add(nodegroup.Holder{Owner: look.Owner, Operation: a.Operation, Node: a.Node, Since: look.Now}, lock.Max)
 		}); err != nil {
 			return stale(err)
 		}
@@ -138,6 +138,21 @@ func (r Rollout) begin(ctx context.Context, look Look, a Action) error {
 		return stale(err)
 	}
 	return r.Runner.Start(ctx, a.Node, a.Operation)
+}
+
+// byOrder is in which order locks are taken: that of the control plane first, since a companion may take it before
+// anything begins.
+func byOrder(x, y Lock) int {
+	shared := nodegroup.ControlPlaneLock.String()
+	switch {
+	case x.Name == y.Name:
+		return 0
+	case x.Name == shared:
+		return -1
+	case y.Name == shared:
+		return 1
+	}
+	return strings.Compare(x.Name, y.Name)
 }
 
 // stale makes errStale of what only means that others have something.
@@ -189,6 +204,6 @@ func (r Rollout) unlock(ctx context.Context, look Look, a Action) error {
 		if needsLock(s, look.Owner, a.Operation) {
 			return nil, errStale
 		}
-		return h.Remove(a.Operation), nil
+		return h.Remove(look.Owner, a.Operation), nil
 	})
 }

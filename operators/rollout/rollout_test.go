@@ -123,7 +123,7 @@ func TestStep(t *testing.T) {
 		if got := strings.TrimSpace(node.Annotations["operation"] + " " + node.Annotations["message"]); got != step.node || claimed != step.claimed || node.Annotations["other"] != "stays" {
 			t.Errorf("%s: got %v, want %s, claimed: %v", step.name, node.Annotations, step.node, step.claimed)
 		}
-		if locked := lookAt(t, nodes).Holders["g"].Has("1"); locked != step.locked {
+		if locked := lookAt(t, nodes).Holders["g"].Has(owner, "1"); locked != step.locked {
 			t.Errorf("%s: locked: %v", step.name, locked)
 		}
 		if calls := strings.Join(runner.calls, ", "); calls != step.calls {
@@ -145,7 +145,7 @@ func TestStepOfADeletedNode(t *testing.T) {
 	if _, err := rollout.Step(t.Context(), lookAt(t, nodes)); err == nil || !strings.Contains(err.Error(), "node n1, operation 1: unlock: not yet") {
 		t.Errorf("got error %v", err)
 	}
-	if !lookAt(t, nodes).Holders["g"].Has("1") {
+	if !lookAt(t, nodes).Holders["g"].Has(owner, "1") {
 		t.Error("the lock was released before the operation was finished")
 	}
 	runner.finish = nil

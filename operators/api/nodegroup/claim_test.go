@@ -99,7 +99,7 @@ func TestClaimCheck(t *testing.T) {
 }
 
 func TestHolders(t *testing.T) {
-	a, b := Holder{"a1", "n1", at}, Holder{"b2", "n2", at}
+	a, b := Holder{"cpupolicy", "a1", "n1", at}, Holder{"cpupolicy", "b2", "n2", at}
 	one, err := Holders(nil).Add(a, 1)
 	checkError(t, err)
 	again, err := one.Add(a, 1)
@@ -108,7 +108,7 @@ func TestHolders(t *testing.T) {
 		t.Errorf("twice: %v", again)
 	}
 	same, err := one.Add(b, 1)
-	checkError(t, err, "operation a1 on node n1", "at most 1")
+	checkError(t, err, "operation a1 of cpupolicy on node n1", "at most 1")
 	var full *FullError
 	if !errors.As(err, &full) || full.Max != 1 || len(same) != 1 {
 		t.Errorf("got %v and %v, want a FullError", same, err)
@@ -118,16 +118,25 @@ func TestHolders(t *testing.T) {
 	if _, err := both.Add(b, 1); err != nil {
 		t.Errorf("b2 lost the lock when the limit fell: %v", err)
 	}
-	if left := both.Remove("a1"); len(left) != 1 || !left.Has("b2") || left.Has("a1") || !both.Has("a1") {
+	if left := both.Remove("cpupolicy", "a1"); len(left) != 1 || !left.Has("cpupolicy", "b2") || left.Has("cpupolicy", "a1") || !both.Has("cpupolicy", "a1") {
 		t.Errorf("after a1: %v, %v", left, both)
 	}
-	if left := both.Remove("c3"); len(left) != 2 {
+	if left := both.Remove("cpupolicy", "c3"); len(left) != 2 {
 		t.Errorf("after nobody: %v", left)
+	}
+	if left := both.Remove("tuning", "a1"); len(left) != 2 || both.Has("tuning", "a1") {
+		t.Errorf("the operation a1 of another companion holds it, too: %v", left)
+	}
+	if _, err := one.Add(Holder{"tuning", "a1", "n2", at}, 1); err == nil {
+		t.Error("the operation a1 of another companion takes a lock that is held")
+	}
+	if old := (Holders{{Operation: "a1", Node: "n1"}}); !old.Has("cpupolicy", "a1") || len(old.Remove("cpupolicy", "a1")) > 0 {
+		t.Error("a holder of an older release, without an owner, is nobody's")
 	}
 
 	lease := &coordinationv1.Lease{}
 	PutHolders(lease, both)
-	const text = `[{"operation":"a1","node":"n1","since":"2026-11-23T10:00:00Z"},{"operation":"b2","node":"n2","since":"2026-11-23T10:00:00Z"}]`
+	const text = `[{"owner":"cpupolicy","operation":"a1","node":"n1","since":"2026-11-23T10:00:00Z"},{"owner":"cpupolicy","operation":"b2","node":"n2","since":"2026-11-23T10:00:00Z"}]`
 	if got := lease.Annotations[HoldersAnnotation]; got != text || *lease.Spec.HolderIdentity != "a1,b2" {
 		t.Errorf("got  %s, %s\nwant %s", got, *lease.Spec.HolderIdentity, text)
 	}
@@ -160,7 +169,7 @@ func TestWhoHasNoNameHoldsNothing(t *testing.T) {
 			t.Errorf("%+v is added: %v", nobody, h)
 		}
 		stored := Holders{nobody, {Operation: "b", Node: "n"}}.String()
-		if h, err := ParseHolders(stored); err != nil || len(h) != 1 || !h.Has("b") {
+		if h, err := ParseHolders(stored); err != nil || len(h) != 1 || !h.Has("any", "b") {
 			t.Errorf("%s has the holders %v: %v", stored, h, err)
 		}
 	}

@@ -9,13 +9,21 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // HoldersAnnotation on a Lease says which operations hold a lock.
 const HoldersAnnotation = "nodegroup.workload.openshift.io/holders"
 
+// ControlPlaneLock is the Lease that one operation on a node of the control plane holds at a time, whichever companion's
+// it is. The first operation creates it.
+var ControlPlaneLock = types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "partition-control-plane"}
+
 // Holder is an operation that holds a lock, and its node.
 type Holder struct {
+	// Owner is the companion. Where only one takes a lock, older releases wrote none.
+	Owner     string    `json:"owner,omitempty"`
 	Operation string    `json:"operation"`
 	Node      string    `json:"node"`
 	Since     time.Time `json:"since"`
@@ -23,9 +31,17 @@ type Holder struct {
 
 func (h Holder) known() bool { return h.Operation != "" && h.Node != "" }
 
+// Is reports whether it is an operation of a companion.
+func (h Holder) Is(owner, operation string) bool {
+	return h.Operation == operation && h.OwnedBy(owner)
+}
+
+// OwnedBy reports whether it is a companion's, or was written by a release that knew of one companion only.
+func (h Holder) OwnedBy(owner string) bool { return h.Owner == owner || h.Owner == "" }
+
 // Holders are the operations that hold a lock: as many at a time as the taker allows. A group
 // of nodes has one, so that no more of them are under way than its limit says, and the nodes of the
-// control plane have another, which one operation holds at a time. Only one object with one resource
+// control plane have ControlPlaneLock. Only one object with one resource
 // version can decide that: of two operations that begin at once, on two nodes, neither sees the
 // other's claim.
 //
@@ -44,7 +60,11 @@ type FullError struct {
 func (e *FullError) Error() string {
 	var names []string
 	for _, h := range e.By {
-		names = append(names, fmt.Sprintf("operation %s on node %s", h.Operation, h.Node))
+		of := ""
+		if h.Owner != "" {
+			of = " of " + h.Owner
+		}
+		names = append(names, fmt.Sprintf("operation %s%s on node %s", h.Operation, of, h.Node))
 	}
 	return fmt.Sprintf("held by %s, and at most %d may be under way", strings.Join(names, ", "), e.Max)
 }
@@ -56,7 +76,7 @@ func (h Holders) Add(holder Holder, max int) (Holders, error) {
 	if !holder.known() {
 		return h, fmt.Errorf("operation %q of node %q: both must have a name to hold a lock", holder.Operation, holder.Node)
 	}
-	if h.Has(holder.Operation) {
+	if h.Has(holder.Owner, holder.Operation) {
 		return h, nil
 	}
 	if len(h) >= max {
@@ -65,14 +85,14 @@ func (h Holders) Add(holder Holder, max int) (Holders, error) {
 	return append(slices.Clip(h), holder), nil
 }
 
-// Has reports whether an operation holds the lock.
-func (h Holders) Has(operation string) bool {
-	return slices.ContainsFunc(h, func(other Holder) bool { return other.Operation == operation })
+// Has reports whether an operation of a companion holds the lock.
+func (h Holders) Has(owner, operation string) bool {
+	return slices.ContainsFunc(h, func(other Holder) bool { return other.Is(owner, operation) })
 }
 
-// Remove returns the holders without an operation.
-func (h Holders) Remove(operation string) Holders {
-	return slices.DeleteFunc(slices.Clone(h), func(other Holder) bool { return other.Operation == operation })
+// Remove returns the holders without an operation of a companion.
+func (h Holders) Remove(owner, operation string) Holders {
+	return slices.DeleteFunc(slices.Clone(h), func(other Holder) bool { return other.Is(owner, operation) })
 }
 
 // HoldersOf returns who holds the lock that a Lease stands for. If that cannot be read, nobody may

@@ -15,6 +15,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
@@ -68,6 +69,8 @@ type nodesReconciler struct {
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=system,verbs=get;list;create;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,resourceNames=partition-control-plane,verbs=get;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,verbs=create
 
 func addNodesReconciler(mgr manager.Manager, namespace string, settings Settings) error {
 	r, err := newNodesReconciler(mgr, namespace, settings)
@@ -99,7 +102,7 @@ func newNodesReconciler(mgr manager.Manager, namespace string, settings Settings
 		client:     mgr.GetClient(),
 		nodes:      nodes,
 		namespace:  namespace,
-		situations: situations{reader: mgr.GetAPIReader(), others: mgr.GetClient(), namespace: namespace},
+		situations: situations{reader: mgr.GetAPIReader(), others: mgr.GetClient()},
 		observer:   observer{nodes: nodes, jobs: jobs, labels: labels{nodes}, config: settings, now: clock, looks: map[string]bootLook{}},
 		store:      store,
 		recorder:   recorder,
@@ -299,7 +302,7 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 	}
 	n := rollout.Node{Name: name, State: state, DespiteCordon: status.Group == ""}
 	if cpupolicy.IsControlPlane(&node) {
-		n.Locks = append(n.Locks, rollout.Lock{Name: nodestatus.ControlPlaneLock, Max: 1})
+		n.Locks = append(n.Locks, rollout.Lock{Name: nodegroup.ControlPlaneLock.String(), Max: 1})
 	}
 	group, of := locks.of(status.Group)
 	if group != nil {
@@ -539,11 +542,13 @@ func (r *nodesReconciler) takeLock(ctx context.Context, node *corev1.Node, id st
 	if err != nil {
 		return err.Error(), nil
 	}
-	err = r.nodes.UpdateHolders(ctx, client.ObjectKey{Namespace: r.namespace, Name: nodestatus.ControlPlaneLock}, func(h nodegroup.Holders) (nodegroup.Holders, error) {
-		h = slices.DeleteFunc(slices.Clone(h), func(of nodegroup.Holder) bool { return of.Node == node.Name && of.Operation != claim.Operation })
-		h, err := h.Add(nodegroup.Holder{Operation: id, Node: node.Name, Since: r.now()}, 1)
+	err = r.nodes.UpdateHolders(ctx, nodegroup.ControlPlaneLock, func(h nodegroup.Holders) (nodegroup.Holders, error) {
+		h = slices.DeleteFunc(slices.Clone(h), func(of nodegroup.Holder) bool {
+			return of.Owner == Name && of.Node == node.Name && of.Operation != claim.Operation
+		})
+		h, err := h.Add(nodegroup.Holder{Owner: Name, Operation: id, Node: node.Name, Since: r.now()}, 1)
 		if err == nil {
-			holders[nodestatus.ControlPlaneLock] = h
+			holders[nodegroup.ControlPlaneLock.String()] = h
 		}
 		return h, err
 	})
@@ -576,6 +581,12 @@ func (r *nodesReconciler) holders(ctx context.Context) (map[string]nodegroup.Hol
 	if err := r.nodes.Reader.List(ctx, &leases, client.InNamespace(r.namespace)); err != nil {
 		return nil, err
 	}
+	var shared coordinationv1.Lease
+	if err := r.nodes.Reader.Get(ctx, nodegroup.ControlPlaneLock, &shared); err == nil {
+		leases.Items = append(leases.Items, shared)
+	} else if !apierrors.IsNotFound(err) {
+		return nil, err
+	}
 	holders := map[string]nodegroup.Holders{}
 	for i := range leases.Items {
 		lease := &leases.Items[i]
@@ -590,8 +601,12 @@ func (r *nodesReconciler) holders(ctx context.Context) (map[string]nodegroup.Hol
 				return nil, err
 			}
 		}
+		name := lease.Name
+		if key := client.ObjectKeyFromObject(lease); key == nodegroup.ControlPlaneLock {
+			name = key.String()
+		}
 		if len(h) > 0 {
-			holders[lease.Name] = h
+			holders[name] = h
 		}
 	}
 	return holders, nil

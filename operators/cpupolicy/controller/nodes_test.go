@@ -450,11 +450,11 @@ func twoNodesOfTheControlPlaneAtOnce(t *testing.T, c *cluster) {
 }
 
 func aLockWithAHolderThatIsNoneIsRepaired(t *testing.T, c *cluster) {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: nodestatus.ControlPlaneLock}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nodegroup.ControlPlaneLock.Namespace, Name: nodegroup.ControlPlaneLock.Name}}
 	if err := client.IgnoreNotFound(c.Client.Delete(t.Context(), lease)); err != nil {
 		t.Fatal(err)
 	}
-	lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: nodestatus.ControlPlaneLock, Annotations: map[string]string{
+	lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nodegroup.ControlPlaneLock.Namespace, Name: nodegroup.ControlPlaneLock.Name, Annotations: map[string]string{
 		nodegroup.HoldersAnnotation: `[{"operation":"request-","node":"","since":"2026-11-23T10:00:00Z"}]`,
 	}}}
 	if err := c.Client.Create(t.Context(), lease); err != nil {

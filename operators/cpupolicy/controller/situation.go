@@ -31,15 +31,13 @@ type situations struct {
 	reader client.Reader
 	// others has nodes by roleIndex.
 	others client.Reader
-	// namespace is that of the Leases.
-	namespace string
 	// fresh is how long an observation is believed to prevent a request; zero means forever. A person who
 	// has just repaired a node must be able to ask, since only a request has the node observed again.
 	fresh time.Duration
 }
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=system,resourceNames=control-plane,verbs=get
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,resourceNames=partition-control-plane,verbs=get
 // +kubebuilder:rbac:groups=kubevirt.io,resources=kubevirts;virtualmachineinstances;virtualmachines,verbs=list
 
 // of returns what is known of a node when somebody asks for a policy there.
@@ -183,6 +181,9 @@ func (s situations) addControlPlane(ctx context.Context, situation *cpupolicy.Si
 	holders, err := s.holders(ctx)
 	for _, h := range holders {
 		situation.Lock = cpupolicy.Lock{Operation: h.Operation, Node: h.Node}
+		if !h.OwnedBy(Name) {
+			situation.Lock.Owner = h.Owner
+		}
 	}
 	return err
 }
@@ -190,7 +191,7 @@ func (s situations) addControlPlane(ctx context.Context, situation *cpupolicy.Si
 // holders returns who holds the lock of the control plane.
 func (s situations) holders(ctx context.Context) (nodegroup.Holders, error) {
 	var lease coordinationv1.Lease
-	err := s.reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: nodestatus.ControlPlaneLock}, &lease)
+	err := s.reader.Get(ctx, nodegroup.ControlPlaneLock, &lease)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -31,7 +31,7 @@ import (
 //
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch,roleName=cpupolicy-webhooks
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list,roleName=cpupolicy-webhooks
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=system,resourceNames=control-plane,verbs=get,roleName=cpupolicy-webhooks
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,resourceNames=partition-control-plane,verbs=get,roleName=cpupolicy-webhooks
 // +kubebuilder:rbac:groups=kubevirt.io,resources=kubevirts;virtualmachineinstances;virtualmachines,verbs=list,roleName=cpupolicy-webhooks
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create,roleName=cpupolicy-webhooks
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create,roleName=cpupolicy-webhooks
@@ -40,7 +40,7 @@ import (
 func addWebhooks(mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) {
 	decoder, reader := admission.NewDecoder(mgr.GetScheme()), mgr.GetAPIReader()
 	validator := &nodeValidator{
-		situations: situations{reader: reader, others: mgr.GetClient(), namespace: config.Namespace, fresh: time.Minute},
+		situations: situations{reader: reader, others: mgr.GetClient(), fresh: time.Minute},
 		controller: fmt.Sprintf("system:serviceaccount:%s:partition-controller", config.Namespace),
 	}
 	for path, handler := range map[string]admission.Handler{
@@ -157,7 +157,7 @@ const (
 // plane, it waits until that gives it back. One that keeps it for longer is part of the situation.
 func (v *nodeValidator) settled(ctx context.Context, node *corev1.Node, policy cpupolicy.Policy) (cpupolicy.Situation, error) {
 	situation, err := v.situations.of(ctx, node, policy)
-	if err != nil || situation.Lock.Operation == "" {
+	if err != nil || situation.Lock.Operation == "" || situation.Lock.Owner != "" {
 		return situation, err
 	}
 	holder := situation.Lock
@@ -168,7 +168,7 @@ func (v *nodeValidator) settled(ctx context.Context, node *corev1.Node, policy c
 			return true, err
 		}
 		holders, err := v.situations.holders(ctx)
-		released = err == nil && !holders.Has(holder.Operation)
+		released = err == nil && !holders.Has(Name, holder.Operation)
 		return released, err
 	})
 	if !released {

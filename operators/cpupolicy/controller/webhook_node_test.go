@@ -279,7 +279,7 @@ func (h hooks) controllerWrites(t *testing.T) {
 }
 
 func (h hooks) lease() *coordinationv1.Lease {
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: h.i.Namespace, Name: nodestatus.ControlPlaneLock}}
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nodegroup.ControlPlaneLock.Namespace, Name: nodegroup.ControlPlaneLock.Name}}
 }
 
 // holders returns who holds the lock of the control plane.
@@ -322,9 +322,14 @@ func (h hooks) unlock(t *testing.T, leave bool) {
 // hold has an operation hold the lock, as the controller takes it.
 func (h hooks) hold(t *testing.T, operation, node string) {
 	t.Helper()
+	h.holdAs(t, Name, operation, node)
+}
+
+func (h hooks) holdAs(t *testing.T, owner, operation, node string) {
+	t.Helper()
 	h.unlock(t, false)
 	lease := h.lease()
-	nodegroup.PutHolders(lease, nodegroup.Holders{{Operation: operation, Node: node, Since: time.Now()}})
+	nodegroup.PutHolders(lease, nodegroup.Holders{{Owner: owner, Operation: operation, Node: node, Since: time.Now()}})
 	if err := h.i.Client.Create(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
@@ -341,6 +346,8 @@ func (h hooks) locks(t *testing.T) {
 			t.Errorf("the webhook has written the holders %q", got)
 		}
 	}
+	h.holdAs(t, "tuning", "reboot-1", "cp-1")
+	checkRefused(t, admin.ask("cp-2", requested), http.StatusConflict, "\nnode cp-1 holds the lock of the control plane for the operation reboot-1 of tuning")
 	h.hold(t, "static-1", "cp-1")
 	for _, options := range [][]client.PatchOption{{client.DryRunAll}, nil} {
 		checkRefused(t, admin.ask("cp-2", requested, options...), http.StatusConflict, "node cp-2: policy static is refused:", "\nnode cp-1 holds the lock of the control plane for the operation static-1")

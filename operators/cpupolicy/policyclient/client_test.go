@@ -282,7 +282,7 @@ func TestNodeOf(t *testing.T) {
 }
 
 func lease(holders string) *coordinationv1.Lease {
-	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: nodestatus.ControlPlaneLock, ResourceVersion: "3", Annotations: map[string]string{"other": "kept"}}}
+	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nodegroup.ControlPlaneLock.Namespace, Name: nodegroup.ControlPlaneLock.Name, ResourceVersion: "3", Annotations: map[string]string{"other": "kept"}}}
 	if holders != "" {
 		l.Annotations[nodegroup.HoldersAnnotation] = holders
 	}
@@ -302,9 +302,9 @@ func TestUnlock(t *testing.T) {
 		{name: "one of two", holders: "[" + one + "," + two + "]", left: "[" + two + "]", identity: "b2"},
 		{name: "another holder", holders: "[" + two + "]", err: "node n1 does not hold the lock of the control plane", left: "[" + two + "]"},
 		{name: "nobody", err: "node n1 does not hold the lock of the control plane"},
-		{name: "unreadable", holders: "{}", err: "lease partition-cpupolicy/control-plane: annotation " + nodegroup.HoldersAnnotation, left: "{}"},
+		{name: "unreadable", holders: "{}", err: "lease kube-system/partition-control-plane: annotation " + nodegroup.HoldersAnnotation, left: "{}"},
 		{name: "written meanwhile", holders: "[" + one + "]", prepare: func(kube *fake.Clientset) { answers(kube, outdated) },
-			err: "lease partition-cpupolicy/control-plane: somebody else has written it meanwhile", left: "[" + one + "]"},
+			err: "lease kube-system/partition-control-plane: somebody else has written it meanwhile", left: "[" + one + "]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			kube, client := cluster(lease(test.holders))
@@ -316,7 +316,7 @@ func TestUnlock(t *testing.T) {
 				err = client.Unlock(t.Context(), lock, "n1")
 			}
 			check(t, err, test.err)
-			got, err := kube.CoordinationV1().Leases(Namespace).Get(t.Context(), nodestatus.ControlPlaneLock, metav1.GetOptions{})
+			got, err := kube.CoordinationV1().Leases(nodegroup.ControlPlaneLock.Namespace).Get(t.Context(), nodegroup.ControlPlaneLock.Name, metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/api/nodegroup"
 )
 
@@ -35,8 +34,8 @@ func (l Lock) Of(node string) (held nodegroup.Holders) {
 
 // Lock reads the lock of the control plane. Without a Lease nobody holds it.
 func (c Client) Lock(ctx context.Context) (Lock, error) {
-	name := c.Namespace + "/" + nodestatus.ControlPlaneLock
-	lease, err := c.Kube.CoordinationV1().Leases(c.Namespace).Get(ctx, nodestatus.ControlPlaneLock, metav1.GetOptions{})
+	name := nodegroup.ControlPlaneLock
+	lease, err := c.Kube.CoordinationV1().Leases(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return Lock{}, nil
 	}
@@ -58,12 +57,12 @@ func (c Client) Unlock(ctx context.Context, l Lock, node string) error {
 	left := slices.DeleteFunc(slices.Clone(l.Holders), func(h nodegroup.Holder) bool { return h.Node == node })
 	lease := l.lease.DeepCopy()
 	nodegroup.PutHolders(lease, left)
-	_, err := c.Kube.CoordinationV1().Leases(c.Namespace).Update(ctx, lease, metav1.UpdateOptions{FieldManager: fieldManager})
+	_, err := c.Kube.CoordinationV1().Leases(lease.Namespace).Update(ctx, lease, metav1.UpdateOptions{FieldManager: fieldManager})
 	if apierrors.IsConflict(err) {
 		err = errors.New("somebody else has written it meanwhile; nothing was written, so look again")
 	}
 	if err != nil {
-		return fmt.Errorf("lease %s/%s: %w", c.Namespace, nodestatus.ControlPlaneLock, err)
+		return fmt.Errorf("lease %s: %w", nodegroup.ControlPlaneLock, err)
 	}
 	return nil
 }

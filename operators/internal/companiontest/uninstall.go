@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/internal/testenv"
 )
@@ -35,6 +37,10 @@ func (s Subject) leavesNothing(t *testing.T, i *Installed) {
 		t.Fatal(err)
 	}
 	remove(t, i.Client, node)
+	lock := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nodegroup.ControlPlaneLock.Namespace, Name: nodegroup.ControlPlaneLock.Name}}
+	if err := client.IgnoreNotFound(i.Client.Delete(t.Context(), lock.DeepCopy())); err != nil { // of other tests
+		t.Fatal(err)
+	}
 	before := i.objects(t)
 
 	// As if it had been killed in the middle of its work. While it is installed, an admission policy
@@ -47,6 +53,10 @@ func (s Subject) leavesNothing(t *testing.T, i *Installed) {
 		written.Spec.Unschedulable = s.Traces.Spec.Unschedulable
 		return i.Client.Patch(t.Context(), written, client.MergeFrom(node), client.FieldOwner(companion.FieldOwner(name)))
 	})
+	nodegroup.PutHolders(lock, nodegroup.Holders{{Owner: name, Operation: "a1", Node: "worked-on"}})
+	if err := i.Client.Create(t.Context(), lock); err != nil {
+		t.Fatal(err)
+	}
 	Install(t, name)
 	replica := i.Start(t, nil)
 	object := s.Object("left")
@@ -76,6 +86,9 @@ func (s Subject) leavesNothing(t *testing.T, i *Installed) {
 				t.Errorf("a dry run does not say that it would remove %s from the node: %s", key, said)
 			}
 		}
+	}
+	if want := "lease/" + nodegroup.ControlPlaneLock.String() + ": would be deleted"; !strings.Contains(said, want) {
+		t.Errorf("a dry run does not say %q: %s", want, said)
 	}
 	clean()
 	// It went with its kind, unless that is one of Kubernetes' own.

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/cpupolicy/policyclient"
 )
@@ -446,15 +447,15 @@ func (c *companion) unlock(ctx context.Context, node string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	lease := client.Namespace + "/" + nodestatus.ControlPlaneLock
+	lease := nodegroup.ControlPlaneLock.String()
 	if len(lock.Holders) == 0 {
 		return fmt.Errorf("node %s does not hold the lock of the control plane, Lease %s: it is free", node, lease)
 	}
 	fmt.Fprintf(c.streams.Out, "The lock of the control plane, Lease %s, is held by:\n", output.Printable(lease))
 	w := tabwriter.NewWriter(c.streams.Out, 0, 0, 2, ' ', 0)
-	output.Row(w, "NODE", "OPERATION", "SINCE")
+	output.Row(w, "NODE", "OWNER", "OPERATION", "SINCE")
 	for _, h := range lock.Holders {
-		output.Row(w, h.Node, h.Operation, sinceOf(h.Since))
+		output.Row(w, h.Node, cmp.Or(h.Owner, "-"), h.Operation, sinceOf(h.Since))
 	}
 	if err := w.Flush(); err != nil {
 		return err

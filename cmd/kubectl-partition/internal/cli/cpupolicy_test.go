@@ -191,12 +191,12 @@ func TestCPUPolicyWaits(t *testing.T) {
 
 func TestCPUPolicyUnlockShowsAsksAndUnlocks(t *testing.T) {
 	lock := func() runtime.Object {
-		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: policyclient.Namespace, Name: nodestatus.ControlPlaneLock,
-			Annotations: map[string]string{nodegroup.HoldersAnnotation: `[{"operation":"static-a1","node":"n1","since":"2026-11-23T10:00:00Z"}]`}}}
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nodegroup.ControlPlaneLock.Namespace, Name: nodegroup.ControlPlaneLock.Name,
+			Annotations: map[string]string{nodegroup.HoldersAnnotation: `[{"owner":"cpupolicy","operation":"static-a1","node":"n1","since":"2026-11-23T10:00:00Z"}]`}}}
 	}
-	const shown = `The lock of the control plane, Lease partition-cpupolicy/control-plane, is held by:
-NODE  OPERATION  SINCE
-n1    static-a1  2026-11-23T10:00:00Z
+	const shown = `The lock of the control plane, Lease kube-system/partition-control-plane, is held by:
+NODE  OWNER      OPERATION  SINCE
+n1    cpupolicy  static-a1  2026-11-23T10:00:00Z
 `
 	const node = `Node n1
   In force:  unknown: not observed since the node booted
@@ -219,14 +219,14 @@ n1    static-a1  2026-11-23T10:00:00Z
 			r := newCompanionRun(policyNode("n1"), lock())
 			r.in.WriteString(test.answer)
 			r.check(t, r.unlock(t.Context(), test.node, test.yes), test.code, test.out, test.errOut)
-			lease, err := r.kube.CoordinationV1().Leases(policyclient.Namespace).Get(t.Context(), nodestatus.ControlPlaneLock, metav1.GetOptions{})
+			lease, err := r.kube.CoordinationV1().Leases(nodegroup.ControlPlaneLock.Namespace).Get(t.Context(), nodegroup.ControlPlaneLock.Name, metav1.GetOptions{})
 			if err != nil || (lease.Annotations[nodegroup.HoldersAnnotation] != "") != test.held {
 				t.Errorf("it has %v, %v", lease.Annotations, err)
 			}
 		})
 	}
 	r := newCompanionRun()
-	r.check(t, r.unlock(t.Context(), "n1", true), 2, "", "error: node n1 does not hold the lock of the control plane, Lease partition-cpupolicy/control-plane: it is free\n")
+	r.check(t, r.unlock(t.Context(), "n1", true), 2, "", "error: node n1 does not hold the lock of the control plane, Lease kube-system/partition-control-plane: it is free\n")
 }
 
 func TestClaims(t *testing.T) {

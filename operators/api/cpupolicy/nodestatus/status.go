@@ -25,9 +25,6 @@ const (
 	ShippedAnnotation = "harvesterhci.io/cpu-manager-update-status"
 	// ObservedAnnotation on a Node has what an agent has observed there. Only the controller may write it.
 	ObservedAnnotation = "cpupolicy.workload.openshift.io/observed"
-	// ControlPlaneLock is the Lease that one operation on a node of the control plane holds at a time, in the
-	// companion's namespace.
-	ControlPlaneLock = "control-plane"
 )
 
 // NotObserved is the reason of the Events of a Node that say why no agent could look at it. They are in the namespace

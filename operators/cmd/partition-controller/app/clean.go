@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,6 +79,11 @@ credentials once the companion is uninstalled. What somebody else wrote stays.`,
 				if err := clean(command.Context(), c, selected.Name(), in.access.Marks, dryRun, command.OutOrStdout()); err != nil {
 					return err
 				}
+				if in.access == &needs.Home {
+					if err := unlockControlPlane(command.Context(), c, selected.Name(), dryRun, command.OutOrStdout()); err != nil {
+						return err
+					}
+				}
 			}
 			return nil
 		},
@@ -113,6 +119,44 @@ func deleteOwned(ctx context.Context, c client.Client, name string, kinds []sche
 			fmt.Fprintf(out, "%s/%s: %s\n", strings.ToLower(kind.Kind), strings.TrimPrefix(client.ObjectKeyFromObject(object).String(), "/"), done)
 		}
 	}
+	return nil
+}
+
+// unlockControlPlane takes the lock of the control plane away from a companion, and deletes the Lease if no other one
+// holds it.
+func unlockControlPlane(ctx context.Context, c client.Client, name string, dryRun bool, out io.Writer) error {
+	var lease coordinationv1.Lease
+	if err := c.Get(ctx, nodegroup.ControlPlaneLock, &lease); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	holders, err := nodegroup.HoldersOf(&lease)
+	if err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(slices.Clone(holders), func(h nodegroup.Holder) bool { return h.OwnedBy(name) })
+	done := ""
+	switch {
+	case len(others) == 0:
+		done = "deleted"
+		if !dryRun {
+			err = c.Delete(ctx, &lease, client.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion})
+		}
+	case len(others) < len(holders):
+		done = "unlocked"
+		if !dryRun {
+			nodegroup.PutHolders(&lease, others)
+			err = c.Update(ctx, &lease)
+		}
+	default:
+		return nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("lease %s: %w", nodegroup.ControlPlaneLock, err)
+	}
+	if dryRun {
+		done = "would be " + done
+	}
+	fmt.Fprintf(out, "lease/%s: %s\n", nodegroup.ControlPlaneLock, done)
 	return nil
 }
 
