@@ -54,7 +54,7 @@ CONTROL_PLANE_IMAGES := $(OUT)/$(RELEASE)/control-plane-images
 E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -plugin="$(CURDIR)/$(PLUGIN)" -specs="$(if $(OLDER),$(CURDIR)/$(SPECS))" -control-plane-images="$(CURDIR)/$(CONTROL_PLANE_IMAGES)" $(if $(PREVIOUS),-previous-bin="$(CURDIR)/$(OUT)/previous/bin")
 # Each is a separate Go module: commands, tests and tools must not raise a
 # version in the tree of a release.
-MODULES := . staging/src/workload.openshift.io/partition node cmd/carry cmd/images cmd/kubectl-partition cmd/kubectl-partition/alerts/test cluster test/conformance test/e2e test/workloadpartitioning
+MODULES := . staging/src/workload.openshift.io/partition node cmd/carry cmd/images cmd/kubectl-partition cmd/kubectl-partition/alerts/test cluster test/conformance test/classes test/e2e test/workloadpartitioning
 include $(wildcard operators/*.mk scheduler/*.mk)
 
 ##@ A node

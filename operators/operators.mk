@@ -33,6 +33,13 @@ operators-machines:
 	cd operators/test/machines && $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(OUT)/bin/test-machines" .
 	cd operators/test/clusterapi && $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(OUT)/bin/test-clusterapi" .
 
+# TRACE_SEED is that of the traces.
+TRACE_SEED ?= 1
+.PHONY: bench-classes
+bench-classes: ## Measure what workload classes save: a wave and a day on a virtual clock, with charts and tables in _output/classes
+	@mkdir -p $(OUT)/classes
+	cd test/classes && $(ALIKE) go test -count=1 -timeout=60m -v . -args -out="$(CURDIR)/$(OUT)/classes" -seed=$(TRACE_SEED)
+
 .PHONY: operators-browser
 operators-browser: build $(GOTESTSUM) ## Go through the console of cpupolicy in a browser, with a kube-apiserver and etcd
 	scripts/install-packages.sh browser

@@ -16,7 +16,7 @@ irrelevant() {
   local pages='docs/user/(admission|alerts|companions|cpupolicy(-console)?|images|kubectl-partition-[a-z]+|limits|metrics|namespaces|objectives|openshift(-release)?|pinning-file|pods|security|support|tools|troubleshooting)[.]md$|docs/user/noise[.]svg$'
   # What of the companions the plugin does not import.
   local companions='operators/((cmd|companion|deploy|e2e|foreign|internal|mirror|nodeclient|operand|rollout)/|[a-z]+/(action|agentpod|controller|daemon|executor)/|.*_test[.]go$)'
-  local beside="$text|$pages|cmd/.*_test[.]go$|$companions|build/(controller-gen|kubevirt)/|test/e2e/soak_bench_test[.]go$|test/e2e/internal/soak/"
+  local beside="$text|$pages|cmd/.*_test[.]go$|$companions|build/(controller-gen|kubevirt)/|test/classes/|test/e2e/soak_bench_test[.]go$|test/e2e/internal/soak/"
   local conformance='build/coredns/|test/conformance/'
   # What carry does not do when it makes a tree and builds it.
   local carry='cmd/carry/internal/(check|exporttree|lint|outdated|preview|rebase|verify)/'
@@ -30,6 +30,7 @@ irrelevant() {
     # These are tests below cmd.
     e2e-plugin) echo "^($text|$conformance|$carry|cmd/images/|$companions|patches/openshift/|test/e2e/)" ;;
     e2e-*) echo "^($beside|$conformance|$carry|cmd/images/|patches/openshift/)" ;;
+    bench-classes) echo "^($text|docs/|cmd/|patches/|test/(conformance|e2e|workloadpartitioning)/)" ;;
     operators-*) echo "^(${text/operators-\[a-z\]+|/}|$conformance|$carry|patches/openshift/)" ;;
     *) echo '^$' ;;
   esac

@@ -326,6 +326,7 @@ run_checks() {
     done
     part "rebase to other releases" rebase-test
     part "the same bytes elsewhere" reproducible
+    part "what workload classes save" bench-classes
     # There may be a newer one since it passed.
     FORCE=1 part "the series on a pre-release" preview
   fi
@@ -393,6 +394,7 @@ run_nodes() {
   fi
   skipped "the long end-to-end tests" "they, and the unpatched binaries that they need, take a quarter of an hour; make test-all or make e2e runs them"
   skipped "workload classes with the real controllers of Machines" "OpenShift's and Cluster API's take long to compile; make test-all or make operators-test runs them"
+  skipped "what workload classes save" "it imports the scheduler, and calculates for minutes; make test-all or make bench-classes does it"
   skipped "the roll-back of a companion on a real node" "it waits for a minute and a half; make test-all or make operators-e2e runs it"
   skipped "the companions with the race detector" "what they import takes long to compile; make test-all or make unit runs them"
   skipped "the NUMA-aware scheduler" "kube-scheduler and the kubelet's managers take long to compile; make test-all or make scheduler-test runs its tests"

@@ -563,6 +563,11 @@ var borders = []border{
 		why:   "it counts rounds and growth, independent of their execution",
 	},
 	{
+		place: "test/classes",
+		never: []string{core, ours + "/cluster", ours + "/cmd", ours + "/pkg", ours + "/openshift-kube-apiserver", operators + "/workloadclasses/controller"},
+		why:   "it calculates with rules and plugins, and asks no cluster",
+	},
+	{
 		place: "test/workloadpartitioning",
 		never: []string{ours + "/cluster", ours + "/cmd", ours + "/pkg", ours + "/openshift-kube-apiserver"},
 		why:   "it tests any cluster, independent of its origin",
