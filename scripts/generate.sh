@@ -18,9 +18,10 @@ generate() {
 
 declare -A groups=([tuning]=tuned [numaresources]=nodetopology)
 
-# hosted DIRECTORY ROLE moves the role of a hosted cluster out of the generated ones, which are for the companion's own.
-hosted() {
-  local here=$1/rbac/role.yaml there=$1/hosted/role.yaml
+# move HERE ROLE THERE moves a role, such as that of a hosted cluster, out of the generated ones, which are for every cluster
+# that the companion runs in.
+move() {
+  local here=$1 there=$3
   grep --quiet --line-regexp "  name: $2" "$here" || return 0
   mkdir -p "${there%/*}"
   awk -v name="$2" -v here="$here" -v there="$there" 'BEGIN {RS = "(^|\n)---\n"} NF {
@@ -49,14 +50,15 @@ for companion in deploy/*/kustomization.yaml; do
   fi
   if [[ -d $companion/controller ]]; then
     generate "rbac:roleName=$companion" "paths={./cmd/partition-controller/app,./$companion/...}" "output:rbac:dir=$out/deploy/$companion/rbac"
-    hosted "$out/deploy/$companion" "$companion-hosted"
+    move "$out/deploy/$companion/rbac/role.yaml" "$companion-hosted" "$out/deploy/$companion/hosted/role.yaml"
+    move "$out/deploy/$companion/rbac/role.yaml" "$companion-ordinary" "$out/deploy/$companion-ordinary/cluster/role.yaml"
   fi
 done
 
 if [[ -n $check ]]; then
   {
     find "$out" -type f -printf '%P\n'
-    git ls-files --cached --others --exclude-standard 'api/*/zz_generated.*' 'deploy/*/crd/*' ':!deploy/*/crd/kustomization.yaml' 'deploy/*/rbac/role.yaml' 'deploy/*/hosted/role.yaml'
+    git ls-files --cached --others --exclude-standard 'api/*/zz_generated.*' 'deploy/*/crd/*' ':!deploy/*/crd/kustomization.yaml' 'deploy/*/rbac/role.yaml' 'deploy/*/hosted/role.yaml' 'deploy/*/cluster/role.yaml'
   } | sort -u | while read -r file; do
     diff -u --label "operators/$file" --label "operators/$file, generated" "$file" "$out/$file" >&2 || {
       echo "make generate writes operators/$file" >&2

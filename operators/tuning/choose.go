@@ -5,9 +5,11 @@ package tuning
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 )
 
@@ -131,7 +133,7 @@ func ProfileOf(node Node, choice Choice, tuneds []tunedv1.Tuned) tunedv1.Profile
 	seen := map[string]bool{}
 	for _, tuned := range tuneds {
 		for _, profile := range tuned.Spec.Profile {
-			if !seen[profile.Name] { // those of one name are the same: Parse, Conflict
+			if !seen[profile.Name] { // those of one name are the same: Parse, Faults
 				spec.Profile = append(spec.Profile, profile)
 			}
 			seen[profile.Name] = true
@@ -141,31 +143,43 @@ func ProfileOf(node Node, choice Choice, tuneds []tunedv1.Tuned) tunedv1.Profile
 	return spec
 }
 
-// Conflict is the error of Tuneds that have different profiles of one name. It names all of them. Within a NodePool, Parse finds
-// that first.
-func Conflict(tuneds []tunedv1.Tuned) error {
-	type place struct{ tuned, data string }
-	profiles := map[string][]place{}
+// Faults are what is wrong with the Tuneds that users of an ordinary cluster wrote there, by the names of the Tuneds. If there are
+// any, none of the Tuneds counts.
+func Faults(tuneds []tunedv1.Tuned) map[string][]string {
+	faults := map[string][]string{}
+	for _, tuned := range tuneds {
+		tuned.Status = tunedv1.TunedStatus{}
+		errs := validate(&tuned)
+		for i, entry := range tuned.Spec.Recommend {
+			if len(entry.MachineConfigLabels) > 0 && len(entry.Match) == 0 {
+				// It would match every node, and was meant for those of some MachineConfigPools.
+				path := field.NewPath("spec", "recommend").Index(i)
+				errs = append(errs, field.Invalid(path.Child("machineConfigLabels"), entry.MachineConfigLabels, "MachineConfigPools are not looked at; write the nodes' labels to match"))
+			}
+		}
+		for _, err := range errs {
+			faults[tuned.Name] = append(faults[tuned.Name], err.Error())
+		}
+	}
+	profiles := map[string]map[string][]string{} // the names of Tuneds, by profile and data
 	for _, tuned := range tuneds {
 		for _, profile := range tuned.Spec.Profile {
-			profiles[profile.Name] = append(profiles[profile.Name], place{tuned.Name, profile.Data})
+			if profiles[profile.Name] == nil {
+				profiles[profile.Name] = map[string][]string{}
+			}
+			profiles[profile.Name][profile.Data] = append(profiles[profile.Name][profile.Data], tuned.Name)
 		}
 	}
-	var texts []string
-	for name, places := range profiles {
-		if !slices.ContainsFunc(places, func(p place) bool { return p.data != places[0].data }) {
+	for _, profile := range slices.Sorted(maps.Keys(profiles)) {
+		if len(profiles[profile]) < 2 {
 			continue
 		}
-		var names []string
-		for _, p := range places {
-			names = append(names, p.tuned)
-		}
+		names := slices.Concat(slices.Collect(maps.Values(profiles[profile]))...)
 		slices.Sort(names)
-		texts = append(texts, fmt.Sprintf("the profile %s differs between the Tuneds %s; rename it in one of them", name, strings.Join(slices.Compact(names), " and ")))
+		names = slices.Compact(names)
+		for _, name := range names {
+			faults[name] = append(faults[name], fmt.Sprintf("spec.profile: the profile %s differs between the Tuneds %s; rename it in one of them", profile, strings.Join(names, " and ")))
+		}
 	}
-	if len(texts) == 0 {
-		return nil
-	}
-	slices.Sort(texts)
-	return fmt.Errorf("%s", strings.Join(texts, "; "))
+	return faults
 }

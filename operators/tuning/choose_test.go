@@ -148,15 +148,49 @@ func TestProfileOf(t *testing.T) {
 	}
 }
 
-func TestConflict(t *testing.T) {
-	a, b := tuned("a"), tuned("b")
-	a.Spec.Profile = []tunedv1.TunedProfile{{Name: "p", Data: "1"}, {Name: "q", Data: "1"}}
-	b.Spec.Profile = []tunedv1.TunedProfile{{Name: "p", Data: "1"}, {Name: "q", Data: "2"}}
-	if err := Conflict([]tunedv1.Tuned{a, b}); err == nil || !strings.Contains(err.Error(), "the profile q differs between the Tuneds a and b") || strings.Contains(err.Error(), "profile p") {
-		t.Errorf("the conflict is %v", err)
+func TestFaultsOfAnOrdinaryCluster(t *testing.T) {
+	profiles := func(name string, data ...string) tunedv1.Tuned {
+		of := tuned(name, entry("p", 1))
+		for i := 0; i < len(data); i += 2 {
+			of.Spec.Profile = append(of.Spec.Profile, tunedv1.TunedProfile{Name: data[i], Data: data[i+1]})
+		}
+		return of
 	}
-	if err := Conflict([]tunedv1.Tuned{a, a}); err != nil {
-		t.Error(err)
+	labelled := func(matches ...tunedv1.TunedMatch) tunedv1.Tuned {
+		of := tuned("a", entry("p", 1, matches...))
+		of.Spec.Recommend[0].MachineConfigLabels = map[string]string{"role": "worker"}
+		return of
+	}
+	reported := profiles("a", "p", "1")
+	reported.Status.Conditions = []metav1.Condition{{Type: tunedv1.ConditionValid}}
+	unmanaged := profiles("a", "p", "1")
+	unmanaged.Spec.ManagementState = tunedv1.Unmanaged
+	for name, test := range map[string]struct {
+		tuneds []tunedv1.Tuned
+		want   []string // a Tuned and a part of its faults
+	}{
+		"no Tuned":                               {nil, nil},
+		"one that was reported about":            {[]tunedv1.Tuned{reported}, nil},
+		"one profile in two Tuneds":              {[]tunedv1.Tuned{profiles("a", "p", "1"), profiles("b", "p", "1", "q", "2")}, nil},
+		"two profiles of one name":               {[]tunedv1.Tuned{profiles("a", "p", "1", "q", "1"), profiles("b", "p", "1", "q", "2"), profiles("c", "r", "3")}, []string{"a: the profile q differs between the Tuneds a and b", "b: the profile q differs"}},
+		"two profiles of one name in one Tuned":  {[]tunedv1.Tuned{profiles("a", "p", "1", "p", "2")}, []string{"a: the profile p differs between the Tuneds a;"}},
+		"a profile that would be another file":   {[]tunedv1.Tuned{profiles("a", "../p", "1")}, []string{`a: spec.profile[0].name: Invalid value: "../p"`}},
+		"MachineConfigPools in place of a match": {[]tunedv1.Tuned{labelled()}, []string{"a: spec.recommend[0].machineConfigLabels: Invalid value"}},
+		"MachineConfigPools and a match":         {[]tunedv1.Tuned{labelled(label("fast"))}, nil},
+		"a state that only the default can have": {[]tunedv1.Tuned{unmanaged}, []string{`a: spec.managementState: Unsupported value: "Unmanaged"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			faults := Faults(test.tuneds)
+			if len(faults) != len(test.want) {
+				t.Errorf("the faults are %v, want %q", faults, test.want)
+			}
+			for _, want := range test.want {
+				name, text, _ := strings.Cut(want, ": ")
+				if got := strings.Join(faults[name], "; "); !strings.Contains(got, text) {
+					t.Errorf("the faults of %s are %q, want %q", name, got, text)
+				}
+			}
+		})
 	}
 }
 

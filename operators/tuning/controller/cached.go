@@ -49,10 +49,10 @@ func stripProfile(in any) (any, error) {
 	return in, nil
 }
 
-// stripTuned keeps what the status is compared with.
+// stripTuned keeps what the status is compared with, and the management state.
 func stripTuned(in any) (any, error) {
 	if tuned, ok := in.(*tunedv1.Tuned); ok {
-		tuned.Spec = tunedv1.TunedSpec{}
+		tuned.Spec = tunedv1.TunedSpec{ManagementState: tuned.Spec.ManagementState}
 	}
 	return in, nil
 }

@@ -46,7 +46,20 @@ type pair struct {
 
 func newPair(t *testing.T) *pair {
 	p := &pair{T: t, home: &companiontest.Installed{ControlPlane: testenv.Start(t), Name: Name, Namespace: namespace}, hosted: &companiontest.Installed{ControlPlane: testenv.StartHosted(t), Name: Name, Namespace: namespace}}
-	// What the tests before have left, without the policies.
+	p.empty()
+	p.home.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", companiontest.Base(Name))
+	p.home.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-f", filepath.Join(companiontest.Base("sample"), "management.yaml"))
+	p.hosted.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(companiontest.Base(Name), "hosted"))
+	return p
+}
+
+// ordinary reports whether both are one cluster.
+func (p *pair) ordinary() bool { return p.home == p.hosted }
+
+// empty removes what the tests before have left, without the policies.
+func (p *pair) empty() {
+	t := p.T
+	t.Helper()
 	p.hosted.Kubectl(t, "delete", "validatingadmissionpolicybindings", "--ignore-not-found", "--selector=app.kubernetes.io/name="+Name)
 	for _, each := range []struct {
 		c       client.Client
@@ -66,10 +79,6 @@ func newPair(t *testing.T) *pair {
 		}
 	}
 	p.do(p.hosted.Client.DeleteAllOf(t.Context(), &corev1.Node{}))
-	p.home.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", companiontest.Base(Name))
-	p.home.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-f", filepath.Join(companiontest.Base("sample"), "management.yaml"))
-	p.hosted.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(companiontest.Base(Name), "hosted"))
-	return p
 }
 
 // start starts the companion, with the rights of its ServiceAccounts.
@@ -81,7 +90,13 @@ func (p *pair) start() {
 func (p *pair) replica() *testenv.Process {
 	p.Helper()
 	t := p.T
-	data, err := os.ReadFile(filepath.Join(companiontest.Base(Name), "config.yaml"))
+	base, settings := Name, Settings{ControlPlaneNamespace: controlPlane}
+	if p.ordinary() {
+		base, settings = "tuning-ordinary", Settings{Resync: metav1.Duration{Duration: 2 * time.Second}}
+	}
+	settings.OperandImage = "registry.example.com/partition-tuned"
+	settings.Patience.Duration, settings.PodPeriod.Duration = 3*time.Second, time.Second
+	data, err := os.ReadFile(filepath.Join(companiontest.Base(base), "config.yaml"))
 	p.do(err)
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	p.do(os.WriteFile(path, []byte(strings.ReplaceAll(string(data), "operandImage: partition-tuned", "operandImage: registry.example.com/partition-tuned")), 0o600))
@@ -99,8 +114,10 @@ func (p *pair) replica() *testenv.Process {
 	config.LeaderElection.RetryPeriod.Duration = 500 * time.Millisecond
 	config.ForeignManagerPeriod.Duration = 300 * time.Millisecond
 	config.ClientConnection.Kubeconfig = p.kubeconfig(p.home, "partition-controller")
-	config.HostedConnection.Kubeconfig = p.kubeconfig(p.hosted, "tuning")
-	config.Settings.Raw, err = json.Marshal(Settings{ControlPlaneNamespace: controlPlane, OperandImage: "registry.example.com/partition-tuned", Patience: metav1.Duration{Duration: 3 * time.Second}, PodPeriod: metav1.Duration{Duration: time.Second}})
+	if !p.ordinary() {
+		config.HostedConnection.Kubeconfig = p.kubeconfig(p.hosted, "tuning")
+	}
+	config.Settings.Raw, err = json.Marshal(settings)
 	p.do(err)
 	data, err = yaml.Marshal(config)
 	p.do(err)

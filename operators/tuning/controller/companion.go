@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package controller is the cluster side of the companion tuning. It runs in the control-plane namespace of a hosted cluster,
-// reads the Tuneds of each NodePool there, and keeps Tuneds, Profiles and the operand in the hosted cluster as these say.
+// reads the Tuneds of each NodePool there, and keeps Tuneds, Profiles and the operand in the hosted cluster as these say. In an
+// ordinary cluster it has that cluster alone, and reads the Tuneds that users write there.
 //
-// It takes nothing from the hosted cluster but which nodes are there, and their labels. A Tuned or a Profile there is output.
+// Of a hosted cluster it takes nothing from the hosted cluster but which nodes are there, and their labels. A Tuned or a Profile there is output.
 package controller
 
 import (
@@ -17,11 +18,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/foreign"
 )
+
+// nodesOf is the cluster that has the nodes.
+func nodesOf(clusters companion.Clusters) cluster.Cluster {
+	if clusters.Hosted != nil {
+		return clusters.Hosted
+	}
+	return clusters.Home
+}
 
 // Name is the companion's.
 const Name = "tuning"
@@ -48,6 +58,7 @@ func (c *Companion) Settings() companion.Settings { return &c.settings }
 
 // Needs implements companion.Companion.
 func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) companion.Needs {
+	ordinary := config.HostedConnection.Kubeconfig == ""
 	home, hosted := map[client.Object]cache.ByObject{}, map[client.Object]cache.ByObject{}
 	if config.Runs(configv1alpha1.Controllers) {
 		home[&corev1.ConfigMap{}] = cache.ByObject{
@@ -66,15 +77,19 @@ func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) compan
 	there.Deployments = []types.NamespacedName{{Namespace: tunedv1.Namespace, Name: "cluster-node-tuning-operator"}}
 	// At home, Tuneds are not what it writes: its ServiceAccount there reads the ConfigMaps.
 	here.Writes = authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps", Namespace: c.settings.ControlPlaneNamespace}
+	nodes := companion.Access{
+		Cache:   hosted,
+		Foreign: []foreign.Manager{there},
+		// The operand goes first: it undoes what it did while its Profile and its rights are there.
+		Owned: []schema.GroupVersionKind{tunedKind, profileKind, daemonSetKind},
+	}
+	if ordinary {
+		return companion.Needs{AddToScheme: tunedv1.AddToScheme, Home: nodes}
+	}
 	return companion.Needs{
 		AddToScheme: tunedv1.AddToScheme,
 		Home:        companion.Access{Cache: home, Foreign: []foreign.Manager{here}},
-		Hosted: &companion.Access{
-			Cache:   hosted,
-			Foreign: []foreign.Manager{there},
-			// The operand goes first: it undoes what it did while its Profile and its rights are there.
-			Owned: []schema.GroupVersionKind{tunedKind, profileKind, daemonSetKind},
-		},
+		Hosted:      &nodes,
 	}
 }
 
@@ -84,7 +99,11 @@ func (c *Companion) AddToManager(_ context.Context, clusters companion.Clusters,
 		return nil
 	}
 	pools := newPools()
-	if err := addTunedsReconciler(clusters, c.settings, pools); err != nil {
+	if clusters.Hosted == nil {
+		if err := addOrdinaryReconciler(clusters.Home, c.settings, pools); err != nil {
+			return err
+		}
+	} else if err := addTunedsReconciler(clusters, c.settings, pools); err != nil {
 		return err
 	}
 	if err := addProfilesReconciler(clusters, c.settings, pools); err != nil {

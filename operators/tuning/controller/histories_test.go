@@ -100,7 +100,7 @@ func (w *world) start() {
 		mirror:   &mirror.Mirror{Reader: hosted, Writer: hosted, Kind: tunedKind, Namespace: tunedv1.Namespace, Label: companion.OwnerLabel, Value: Name},
 		recorder: &events.FakeRecorder{}, now: func() time.Time { return w.now }, told: map[types.UID]string{},
 	}
-	w.profiles = &profilesReconciler{hosted, hosted, settings, pools}
+	w.profiles = &profilesReconciler{hosted, hosted, settings, pools, false}
 }
 
 // call does a call, or fails before or after it; sometimes somebody acts in the hosted cluster before it.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -27,17 +28,29 @@ var daemonSet []byte
 type operandReconciler struct {
 	operand  *operand.Operand
 	settings Settings
+	// tuneds has the Tuned default of an ordinary cluster; nil elsewhere.
+	tuneds client.Reader
 }
 
 // +kubebuilder:rbac:groups=apps,resources=daemonsets,namespace=openshift-cluster-node-tuning-operator,roleName=tuning-hosted,verbs=list;watch;create;patch;delete
 
 func addOperandReconciler(clusters companion.Clusters, settings Settings) error {
-	hosted := clusters.Hosted
-	r := &operandReconciler{&operand.Operand{
+	hosted := nodesOf(clusters)
+	r := &operandReconciler{operand: &operand.Operand{
 		Reader: hosted.GetAPIReader(), Writer: hosted.GetClient(),
 		Companion: Name, Name: "tuned", Namespace: tunedv1.Namespace, Kinds: []schema.GroupVersionKind{daemonSetKind},
-	}, settings}
-	return ctrl.NewControllerManagedBy(clusters.Home).Named("operand").
+	}, settings: settings}
+	builder := ctrl.NewControllerManagedBy(clusters.Home).Named("operand")
+	if clusters.Hosted == nil {
+		r.tuneds = hosted.GetClient()
+		builder.Watches(&tunedv1.Tuned{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, tuned client.Object) []reconcile.Request {
+			if tuned.GetName() != tunedv1.DefaultName {
+				return nil
+			}
+			return []reconcile.Request{everything}
+		}))
+	}
+	return builder.
 		WatchesRawSource(source.Kind(hosted.GetCache(), &appsv1.DaemonSet{}, handler.TypedEnqueueRequestsFromMapFunc(
 			func(context.Context, *appsv1.DaemonSet) []reconcile.Request { return []reconcile.Request{everything} }),
 			// What it has become is in its status.
@@ -48,11 +61,21 @@ func addOperandReconciler(clusters companion.Clusters, settings Settings) error 
 
 // Reconcile applies the DaemonSet.
 func (r *operandReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	again := reconcile.Result{RequeueAfter: r.settings.Resync.Duration}
+	if r.tuneds != nil {
+		state, err := cachedState(ctx, r.tuneds)
+		switch {
+		case err != nil || state == tunedv1.Unmanaged:
+			return again, err
+		case state == tunedv1.Removed:
+			return again, r.operand.Apply(ctx)
+		}
+	}
 	object, err := daemonSetOf(r.settings.OperandImage)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: r.settings.Resync.Duration}, r.operand.Apply(ctx, object)
+	return again, r.operand.Apply(ctx, object)
 }
 
 // daemonSetOf is the DaemonSet with an image.

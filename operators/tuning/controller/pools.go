@@ -82,10 +82,15 @@ func (p *pools) set(valid map[string][]tunedv1.Tuned, broken map[string]error, l
 	}
 	p.looked, p.valid, p.unknown = true, now, unknown
 	for _, pool := range changed {
-		select {
-		case p.changed <- pool:
-		default: // nobody takes them: the reconciler of Profiles does not run yet, and will look at all nodes
-		}
+		p.tell(pool)
 	}
 	return wanted
+}
+
+// tell has the nodes of a pool looked at.
+func (p *pools) tell(pool string) {
+	select {
+	case p.changed <- pool:
+	default: // nobody takes them: the reconciler of Profiles does not run yet, and will look at all nodes
+	}
 }

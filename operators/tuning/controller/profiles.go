@@ -30,6 +30,8 @@ type profilesReconciler struct {
 	live     client.Reader
 	settings Settings
 	pools    *pools
+	// ordinary is true where all nodes are of wholeCluster.
+	ordinary bool
 }
 
 // +kubebuilder:rbac:groups=tuned.openshift.io,namespace=openshift-cluster-node-tuning-operator,resources=profiles,roleName=tuning-hosted,verbs=list;watch;create;update;delete
@@ -37,8 +39,8 @@ type profilesReconciler struct {
 // +kubebuilder:rbac:groups="",resources=pods,roleName=tuning-hosted,verbs=list
 
 func addProfilesReconciler(clusters companion.Clusters, settings Settings, pools *pools) error {
-	hosted := clusters.Hosted
-	r := &profilesReconciler{hosted.GetClient(), hosted.GetAPIReader(), settings, pools}
+	hosted := nodesOf(clusters)
+	r := &profilesReconciler{hosted.GetClient(), hosted.GetAPIReader(), settings, pools, clusters.Hosted == nil}
 	return ctrl.NewControllerManagedBy(clusters.Home).Named("profiles").
 		WatchesRawSource(source.Kind(hosted.GetCache(), &corev1.Node{}, handler.TypedEnqueueRequestsFromMapFunc(named[*corev1.Node]))).
 		WatchesRawSource(source.Kind(hosted.GetCache(), &tunedv1.Profile{}, handler.TypedEnqueueRequestsFromMapFunc(named[*tunedv1.Profile]))).
@@ -111,7 +113,20 @@ func (r *profilesReconciler) Reconcile(ctx context.Context, request reconcile.Re
 		return reconcile.Result{}, nil
 	}
 	subject := tuning.Node{Name: node.Name, Labels: node.Labels, ProviderID: node.Spec.ProviderID}
-	tuneds, known := r.pools.of(subject.Pool())
+	pool := subject.Pool()
+	if r.ordinary {
+		pool = wholeCluster
+		state, err := cachedState(ctx, r.hosted)
+		switch {
+		case err != nil || state == tunedv1.Unmanaged:
+			return reconcile.Result{}, err
+		case state == tunedv1.Removed && hasProfile:
+			return reconcile.Result{}, client.IgnoreNotFound(r.hosted.Delete(ctx, profile, client.Preconditions{UID: &profile.UID}))
+		case state == tunedv1.Removed:
+			return reconcile.Result{}, nil
+		}
+	}
+	tuneds, known := r.pools.of(pool)
 	if !known {
 		return reconcile.Result{}, nil // it stays as it is
 	}

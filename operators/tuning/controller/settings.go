@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"os"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,10 @@ type Settings struct {
 	PodPeriod metav1.Duration `json:"podPeriod,omitempty"`
 }
 
+// hyperShift is the environment variable that says true in a control-plane namespace (cmd/cluster-node-tuning-operator of the Node
+// Tuning Operator). Here the configuration says it, by hostedConnection.
+const hyperShift = "HYPERSHIFT"
+
 // Default implements companion.Settings.
 func (s *Settings) Default() {
 	configv1alpha1.DefaultDuration(&s.Patience, 10*time.Second)
@@ -41,6 +46,9 @@ func (s *Settings) Validate(path *field.Path, config *configv1alpha1.ControllerC
 	}
 	if s.ControlPlaneNamespace == "" {
 		s.ControlPlaneNamespace = config.Namespace
+	}
+	if hosted := config.HostedConnection.Kubeconfig != ""; os.Getenv(hyperShift) == "true" && !hosted {
+		errs = append(errs, field.Required(field.NewPath("hostedConnection", "kubeconfig"), hyperShift+"=true, so the nodes are in a hosted cluster"))
 	}
 	errs = append(errs, configv1alpha1.ValidateLabel(path.Child("controlPlaneNamespace"), s.ControlPlaneNamespace)...)
 	if config.Runs(configv1alpha1.Controllers) {

@@ -243,23 +243,32 @@ const (
 
 // report writes the conditions of all Tuneds.
 func (r *tunedsReconciler) report(ctx context.Context, seen look, counts map[string][]tunedv1.Tuned) error {
+	return reportConditions(ctx, r.hosted, func(tuned *tunedv1.Tuned) []metav1.Condition { return conditionsOf(tuned, seen, counts) })
+}
+
+// reportConditions writes the conditions of all Tuneds of a cluster. One without a status is taken away.
+func reportConditions(ctx context.Context, c client.Client, of func(*tunedv1.Tuned) []metav1.Condition) error {
 	var there tunedv1.TunedList
-	if err := r.hosted.List(ctx, &there, client.InNamespace(tunedv1.Namespace)); err != nil {
+	if err := c.List(ctx, &there, client.InNamespace(tunedv1.Namespace)); err != nil {
 		return err
 	}
 	var errs []error
 	for i := range there.Items {
 		tuned := &there.Items[i]
 		conditions := slices.Clone(tuned.Status.Conditions)
-		for _, condition := range conditionsOf(tuned, seen, counts) {
-			meta.SetStatusCondition(&conditions, condition)
+		for _, condition := range of(tuned) {
+			if condition.Status == "" {
+				meta.RemoveStatusCondition(&conditions, condition.Type)
+			} else {
+				meta.SetStatusCondition(&conditions, condition)
+			}
 		}
 		if equality.Semantic.DeepEqual(conditions, tuned.Status.Conditions) {
 			continue
 		}
 		next := tuned.DeepCopy()
 		next.Status.Conditions = conditions
-		if err := r.hosted.Status().Patch(ctx, next, client.MergeFrom(tuned)); client.IgnoreNotFound(err) != nil {
+		if err := c.Status().Patch(ctx, next, client.MergeFrom(tuned)); client.IgnoreNotFound(err) != nil {
 			errs = append(errs, err)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,11 +20,12 @@ import (
 // names of files, so this one comes last.
 func TestEveryRightIsUsed(t *testing.T) {
 	for name, test := range map[string]struct {
-		in         *testenv.ControlPlane
-		role, user string
-		unused     []string
+		in     *testenv.ControlPlane
+		role   string
+		user   string
+		unused []string
 	}{
-		"home": {testenv.Start(t), "rbac/role.yaml", "system:serviceaccount:partition-tuning:partition-controller", []string{
+		"home": {testenv.Start(t), "tuning/rbac/role.yaml", "system:serviceaccount:partition-tuning:partition-controller", []string{
 			// Only for metrics, which nobody asks for here.
 			"create authentication.k8s.io/tokenreviews",
 			// Only if the other program's Deployment is there.
@@ -35,7 +35,7 @@ func TestEveryRightIsUsed(t *testing.T) {
 			// Where kube-apiserver does not stream lists.
 			"list /secrets",
 		}},
-		"hosted": {testenv.StartHosted(t), "hosted/role.yaml", "system:serviceaccount:partition-tuning:tuning", []string{
+		"hosted": {testenv.StartHosted(t), "tuning/hosted/role.yaml", "system:serviceaccount:partition-tuning:tuning", []string{
 			"create authorization.k8s.io/subjectaccessreviews",
 			// An older version's operand of another name.
 			"delete apps/daemonsets",
@@ -44,9 +44,15 @@ func TestEveryRightIsUsed(t *testing.T) {
 			// Where kube-apiserver does not stream lists.
 			"list /nodes", "list tuned.openshift.io/profiles",
 		}},
+		// Besides what it has at home everywhere.
+		"ordinary": {testenv.Start(t), "tuning-ordinary/cluster/role.yaml", "system:serviceaccount:partition-tuning:partition-controller", []string{
+			"create apps/daemonsets",
+			"list /nodes", "list tuned.openshift.io/profiles",
+			"list /pods",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			data, err := os.ReadFile(filepath.Join(companiontest.Base(Name), test.role))
+			data, err := os.ReadFile(companiontest.Base(test.role))
 			if err != nil {
 				t.Fatal(err)
 			}

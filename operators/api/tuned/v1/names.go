@@ -19,6 +19,16 @@ const (
 	MaxProfileName = 255
 )
 
+// Management states of the Tuned default on an ordinary cluster. Empty and Force are Managed.
+const (
+	Managed = "Managed"
+	// Unmanaged lets everything stay as it is.
+	Unmanaged = "Unmanaged"
+	Force     = "Force"
+	// Removed takes the operand and all Profiles away.
+	Removed = "Removed"
+)
+
 // DeferredAnnotation of a Tuned says which changes of the profile that it recommends wait for the node's next boot. The Profiles of
 // its nodes have it, too. Empty is DeferNever.
 const DeferredAnnotation = "tuned.openshift.io/deferred"

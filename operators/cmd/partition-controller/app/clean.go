@@ -48,6 +48,7 @@ credentials once the companion is uninstalled. What somebody else wrote stays.`,
 			}
 			config := &configv1alpha1.ControllerConfiguration{}
 			configv1alpha1.SetDefaults(config)
+			config.HostedConnection.Kubeconfig = hosted
 			if settings := selected.Settings(); settings != nil {
 				settings.Default()
 			}
