@@ -151,10 +151,10 @@ push: $(IMAGES) ## Check the sums of these images, and push them to REGISTRY=reg
 update: packages $(CARRY) $(IMAGES) ## Bring MINOR=v1.36 to upstream's newest patch release, commit that, and make images of it
 	scripts/update.sh "$(MINOR)" "$(PLATFORMS)" $(if $(KEY),--key="$(KEY)") $(IMAGE_FLAGS)
 
-# VERSION is the version of this project, and RELEASES are the releases that it is for.
+# VERSION is the version of this project, RELEASES are the releases that it is for, and URL is where its files will be.
 .PHONY: release
 release: packages $(CARRY) $(IMAGES) ## Write a version of this project, VERSION=v0.1.0, into _output/release
-	scripts/release.sh "$(VERSION)" "$(RELEASES)" $(lastword $(KNOWN)) $(OLDEST) "$(PLATFORMS)" "$(KEY)" $(IMAGE_FLAGS)
+	scripts/release.sh "$(VERSION)" "$(RELEASES)" $(lastword $(KNOWN)) $(OLDEST) "$(PLATFORMS)" "$(KEY)" "$(URL)" $(IMAGE_FLAGS)
 
 .PHONY: tools
 tools: packages ## Build etcd, containerd, runc and the CNI plugins
@@ -460,7 +460,7 @@ $(IMAGES):
 $(PLUGIN):
 	@[[ -e $@ ]] || echo "building kubectl-partition" >&2
 	@cd cmd/kubectl-partition && $(ALIKE) go build -ldflags="$$(../../scripts/ldflags.sh)" -o "$(CURDIR)/$@" .
-	@ln -sf kubectl-partition $(OUT)/bin/kubectl_complete-partition
+	@rm -f $(OUT)/bin/kubectl_complete-partition; $@ completion kubectl >$(OUT)/bin/kubectl_complete-partition; chmod +x $(OUT)/bin/kubectl_complete-partition
 $(SPECS):
 	@[[ -e $@ ]] || echo "building the specs of any cluster" >&2
 	@cd test/workloadpartitioning && $(ALIKE) go test -c -o "$(CURDIR)/$@" .

@@ -101,5 +101,12 @@ for platform in $platforms; do
     go build -C scheduler -trimpath -buildvcs=false -ldflags="$ldflags" -o "$PWD/$own/" ./cmd/...
   )
 done
+# PLUGIN_PLATFORMS are those of the plugin besides.
+for platform in ${PLUGIN_PLATFORMS:-}; do
+  echo "building kubectl-partition for $platform" >&2
+  # go build adds .exe where it is needed, to the name in a directory.
+  GOOS=${platform%/*} GOARCH=${platform#*/} CGO_ENABLED=0 GOTOOLCHAIN=$go \
+    go build -C cmd/kubectl-partition -trimpath -buildvcs=false -ldflags="$ldflags" -o "$PWD/_output/bin-${platform/\//-}/" .
+done
 unchanged "$commit"
 _output/bin/images build "${arguments[@]}" "_output/$release/images"

@@ -10,7 +10,8 @@ newest=$3
 oldest=$4
 platforms=$5
 key=$6
-shift 6
+url=$7
+shift 7
 
 # The releases are words.
 # shellcheck disable=SC2206
@@ -35,13 +36,16 @@ check() {
 }
 
 check
+# The plugin also runs where kubectl does and no node.
+elsewhere="darwin/amd64 darwin/arm64 windows/amd64 windows/arm64"
 for release in $releases; do
-  scripts/images.sh "$release" "$platforms" ${key:+--key="$key"} "$@"
+  PLUGIN_PLATFORMS=$([[ $release != "${releases##* }" ]] || echo "$elsewhere") \
+    scripts/images.sh "$release" "$platforms" ${key:+--key="$key"} "$@"
 done
 check # there may be a new commit meanwhile
-for platform in $platforms; do
+for platform in $platforms $elsewhere; do
   arguments+=(--bin "$platform=_output/bin-${platform/\//-}")
 done
 contents=$(parts CONTENTS)
-_output/bin/images bundle "${arguments[@]}" ${key:+--key="$key"} --parts <(echo "$contents")
+_output/bin/images bundle "${arguments[@]}" ${key:+--key="$key"} ${url:+--url="$url"} --parts <(echo "$contents")
 echo "make release: _output/release/$version has version $version; to name its commit: git tag --annotate $version $(git rev-parse HEAD)" >&2

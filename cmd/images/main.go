@@ -84,7 +84,7 @@ binaries in which Go recorded nothing.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.Dir = filepath.Clean(args[0])
 			var err error
-			if options.Binaries, err = directories(binaries); err != nil {
+			if options.Binaries, err = directories(binaries, program.KnownPlatform); err != nil {
 				return err
 			}
 			if options.Version == "" && !check {
@@ -179,14 +179,14 @@ func readKey(file string) (crypto.Signer, error) {
 }
 
 // directories parses --bin.
-func directories(given []string) (map[string][]string, error) {
+func directories(given []string, known func(platform string) error) (map[string][]string, error) {
 	found := map[string][]string{}
 	for _, pair := range given {
 		platform, dir, ok := strings.Cut(pair, "=")
 		if !ok {
 			return nil, fmt.Errorf("--bin %q: not PLATFORM=DIRECTORY", pair)
 		}
-		if err := program.KnownPlatform(platform); err != nil {
+		if err := known(platform); err != nil {
 			return nil, fmt.Errorf("--bin %q: %w", pair, err)
 		}
 		found[platform] = append(found[platform], dir)
@@ -344,7 +344,7 @@ changes are refused. Create the tag of the version itself afterwards.`,
 			if check {
 				return bundle.Check(cmd.Context(), options)
 			}
-			if options.Plugin, err = directories(binaries); err != nil {
+			if options.Plugin, err = directories(binaries, bundle.KnownPlatform); err != nil {
 				return err
 			}
 			if options.Key, err = readKey(key); err != nil {
@@ -363,6 +363,7 @@ changes are refused. Create the tag of the version itself afterwards.`,
 	flags.BoolVar(&check, "check", false, "check whether a bundle of this version can be made, and write none")
 	flags.StringVar(&options.Checkout, "checkout", ".", "directory of a checkout of this project")
 	flags.StringArrayVar(&binaries, "bin", nil, "PLATFORM=DIRECTORY of the kubectl plugin, such as linux/amd64=_output/bin-linux-amd64")
+	flags.StringVar(&options.URL, "url", "", "URL at which this directory will be published; without it there is no manifest for krew")
 	flags.StringVar(&key, "key", "", "private key that signs SHA256SUMS, and has signed those of the images")
 	flags.StringVar(&parts, "parts", "", "table of the parts of make test-all, PART RELEASE CONTENT, separated by tabs; without it the bundle has no table of results")
 	cmd.MarkFlagsOneRequired("check", "bin")

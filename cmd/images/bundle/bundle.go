@@ -35,8 +35,10 @@ type Options struct {
 	Version string
 	// Releases are upstream's; empty means all that are known. make images has written their images.
 	Releases []string
-	// Plugin are the directories that have the kubectl plugin, by platform.
+	// Plugin are the directories that have the kubectl plugin, by platform. Those of Linux are also in images.
 	Plugin map[string][]string
+	// URL is where the files of this version are published, for krew's manifest; empty means that there is none.
+	URL string
 	// Parts are those of make test-all. Results of others, or of these for another content, are left out.
 	Parts []Part
 	// Key signs the checksums, and must have signed those of the images; nil means that they are
@@ -100,6 +102,11 @@ func Write(ctx context.Context, o Options) error {
 		for platform, dirs := range o.Plugin {
 			if err := o.plugin(dir, platform, dirs, plugins[platform], s.date); err != nil {
 				return err
+			}
+		}
+		if o.URL != "" {
+			if err := o.writeManifest(dir); err != nil {
+				return fmt.Errorf("%s: %w", manifestFile, err)
 			}
 		}
 		for name, paths := range archives {
@@ -178,24 +185,37 @@ func link(from, to string) error {
 	})
 }
 
-// plugin writes the tarball of the plugin for a platform, which must be the one in its image.
+// KnownPlatform returns an error for a platform for which there is no plugin.
+func KnownPlatform(platform string) error {
+	system, architecture, _ := strings.Cut(platform, "/")
+	if slices.Contains([]string{"linux", "darwin", "windows"}, system) && slices.Contains([]string{"amd64", "arm64"}, architecture) {
+		return nil
+	}
+	return fmt.Errorf("platform %q: neither linux, darwin nor windows, with amd64 or arm64", platform)
+}
+
+// plugin writes the tarball of the plugin for a platform. For Linux, it must be the one in its image.
 func (o Options) plugin(dir, platform string, dirs []string, sum string, date time.Time) error {
 	binary, err := program.Find(pluginName, platform, dirs)
 	if err != nil {
 		return err
 	}
-	if binary.SHA256 != sum {
+	if binary.SHA256 != sum && strings.HasPrefix(platform, "linux/") {
 		return fmt.Errorf("%s has sha256 %s, but the image contains %q: make images again", binary.File, binary.SHA256, sum)
 	}
 	tree := rootfs.New()
-	if err := tree.Copy(pluginName, 0o755, binary.File); err != nil {
+	if err := tree.Copy(binary.Name, 0o755, binary.File); err != nil {
 		return err
 	}
 	if err := tree.Copy(license, 0o644, filepath.Join(o.Checkout, license)); err != nil {
 		return err
 	}
-	name := pluginName + "-" + strings.ReplaceAll(platform, "/", "-") + ".tar.gz"
-	return compress(filepath.Join(dir, name), func(to io.Writer) error { return tree.Write(to, "", date) })
+	return compress(filepath.Join(dir, pluginArchive(platform)), func(to io.Writer) error { return tree.Write(to, "", date) })
+}
+
+// pluginArchive is the name of the tarball of the plugin for a platform.
+func pluginArchive(platform string) string {
+	return pluginName + "-" + strings.ReplaceAll(platform, "/", "-") + ".tar.gz"
 }
 
 // archive writes an archive of paths of the checkout, as they are in a commit.

@@ -44,7 +44,12 @@ type project struct {
 // newProject makes a checkout with one commit.
 func newProject(t *testing.T) project {
 	t.Helper()
-	p := project{Options{Checkout: t.TempDir(), Version: "v0.2.0", Plugin: gobinary.Dirs(t, "kube-scheduler", "kubectl-partition"), Say: t.Logf}, t}
+	p := project{Options{Checkout: t.TempDir(), Version: "v0.2.0", URL: "https://example.com/v0.2.0/", Plugin: gobinary.Dirs(t, "kube-scheduler", "kubectl-partition"), Say: t.Logf}, t}
+	for platform, name := range map[string]string{"darwin/arm64": pluginName, "windows/amd64": pluginName + ".exe"} {
+		dir := t.TempDir()
+		gobinary.Write(t, filepath.Join(dir, name), gobinary.Program(t, platform))
+		p.Plugin[platform] = []string{dir}
+	}
 	for name, content := range files {
 		p.write(name, content)
 	}
@@ -89,7 +94,7 @@ func (p project) images(releases ...string) {
 		if err := release.Write(p.t.Context(), release.Options{
 			Dir: p.imagesOf(name), Release: name, Version: name + "+wp.1234567", Commit: p.run("rev-parse", "HEAD"), Date: time.Unix(0, 0), Key: p.Key,
 			Images:   slices.DeleteFunc(images, func(i release.Image) bool { return i.Name != pluginName }),
-			Binaries: p.Plugin, Repository: "example.com", Lock: &debian.Lock{}, Say: p.t.Logf,
+			Binaries: map[string][]string{"linux/amd64": p.Plugin["linux/amd64"], "linux/arm64": p.Plugin["linux/arm64"]}, Repository: "example.com", Lock: &debian.Lock{}, Say: p.t.Logf,
 		}); err != nil {
 			p.t.Fatal(err)
 		}
@@ -178,9 +183,11 @@ func TestABundleHasAllThatAVersionConsistsOf(t *testing.T) {
 	}
 	const mode, prefix = "-rw-r--r-- ", "-rw-r--r-- workload-partitioning-v0.2.0/"
 	for name, want := range map[string][]string{
-		"kubectl-partition-linux-amd64.tar.gz": {mode + "LICENSE", "-rwxr-xr-x kubectl-partition"},
-		"kubectl-partition-linux-arm64.tar.gz": {mode + "LICENSE", "-rwxr-xr-x kubectl-partition"},
-		"docs.tar.gz":                          {prefix + "CONTRIBUTING.md", prefix + "LICENSE", prefix + "README.md", prefix + "docs/user/install.md"},
+		"kubectl-partition-linux-amd64.tar.gz":   {mode + "LICENSE", "-rwxr-xr-x kubectl-partition"},
+		"kubectl-partition-linux-arm64.tar.gz":   {mode + "LICENSE", "-rwxr-xr-x kubectl-partition"},
+		"kubectl-partition-darwin-arm64.tar.gz":  {mode + "LICENSE", "-rwxr-xr-x kubectl-partition"},
+		"kubectl-partition-windows-amd64.tar.gz": {mode + "LICENSE", "-rwxr-xr-x kubectl-partition.exe"},
+		"docs.tar.gz":                            {prefix + "CONTRIBUTING.md", prefix + "LICENSE", prefix + "README.md", prefix + "docs/user/install.md"},
 		"series.tar.gz": {prefix + "LICENSE", prefix + "build/releases/v1.36.4/go.mod", prefix + "build/releases/v1.37.0/go.mod", prefix + "go.mod", prefix + "go.sum",
 			prefix + "openshift-kube-apiserver/x.go", prefix + "patches/series", prefix + "pkg/x.go", prefix + "staging/x.go"},
 	} {

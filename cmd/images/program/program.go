@@ -21,7 +21,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/images/internal/digest"
 )
 
-// Program is a Go binary for Linux.
+// Program is a Go binary.
 type Program struct {
 	// Name is that of its file, without directories, and File is the file.
 	Name, File string
@@ -33,7 +33,7 @@ type Program struct {
 	// if Go did not put them into it, which it does not in a git worktree.
 	Revision string
 	Date     time.Time
-	// Interpreter is the loader of a dynamically linked program, and empty for a static one.
+	// Interpreter is the loader of a dynamically linked program of Linux, and empty for a static one.
 	Interpreter string
 }
 
@@ -62,6 +62,9 @@ var flags = []struct{ name, want string }{{"-trimpath", "true"}, {"-asmflags", "
 // it, it must be among them. It must not have been built from changes that are not committed, nor with
 // flags that change it. If there is none, the error is fs.ErrNotExist.
 func Find(name, platform string, dirs []string) (*Program, error) {
+	if strings.HasPrefix(platform, "windows/") {
+		name += ".exe"
+	}
 	for _, dir := range dirs {
 		file := filepath.Join(dir, name)
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
@@ -95,24 +98,13 @@ func Read(file string) (*Program, error) {
 		return nil, err
 	}
 	defer f.Close()
-	binary, err := elf.NewFile(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s is not an ELF binary: %w", file, err)
-	}
-	for _, segment := range binary.Progs {
-		if segment.Type == elf.PT_INTERP {
-			loader, err := io.ReadAll(segment.Open())
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", file, err)
-			}
-			p.Interpreter = string(bytes.TrimRight(loader, "\x00"))
-		}
-	}
 	if p.Info, err = buildinfo.Read(f); err != nil {
 		return nil, fmt.Errorf("%s is not a Go binary: %w", file, err)
 	}
-	if want, ok := machines[p.setting("GOARCH")]; !ok || binary.Machine != want {
-		return nil, fmt.Errorf("%s: ELF machine %s, but GOARCH %q", file, binary.Machine, p.setting("GOARCH"))
+	if p.setting("GOOS") == "linux" {
+		if err := p.readELF(f); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
 	}
 	p.Revision = p.setting("vcs.revision")
 	if at := p.setting("vcs.time"); at != "" {
@@ -124,6 +116,27 @@ func Read(file string) (*Program, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return p, nil
+}
+
+// readELF reads what only a binary for Linux has.
+func (p *Program) readELF(f io.ReaderAt) error {
+	binary, err := elf.NewFile(f)
+	if err != nil {
+		return err
+	}
+	for _, segment := range binary.Progs {
+		if segment.Type == elf.PT_INTERP {
+			loader, err := io.ReadAll(segment.Open())
+			if err != nil {
+				return err
+			}
+			p.Interpreter = string(bytes.TrimRight(loader, "\x00"))
+		}
+	}
+	if want, ok := machines[p.setting("GOARCH")]; !ok || binary.Machine != want {
+		return fmt.Errorf("ELF machine %s, but GOARCH %q", binary.Machine, p.setting("GOARCH"))
+	}
+	return nil
 }
 
 func (p *Program) setting(key string) string {

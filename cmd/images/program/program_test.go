@@ -31,7 +31,7 @@ func TestAWrongProgramIsRefusedByName(t *testing.T) {
 		change     func(dir string)
 	}{
 		{"none", "no kubelet for linux/amd64 in ", func(string) {}},
-		{"one that is not ELF", "/kubelet is not an ELF binary: ", func(dir string) {
+		{"one that is not ELF", "/kubelet is not a Go binary: ", func(dir string) {
 			gobinary.Write(t, filepath.Join(dir, "kubelet"), []byte("#!/bin/sh\n"))
 		}},
 		{"one of another architecture", "/kubelet is for linux/arm64, want linux/amd64", func(dir string) {

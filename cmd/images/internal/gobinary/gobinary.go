@@ -36,11 +36,11 @@ var built = sync.OnceValues(func() (map[string][]byte, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	run := func(arch, name string, args ...string) error {
+	run := func(goos, arch, name string, args ...string) error {
 		cmd := exec.Command(name, args...)
 		cmd.Dir = dir
 		// The same commit in each run gives the same program.
-		cmd.Env = append(os.Environ(), "GOARCH="+arch, "GOOS=linux", "CGO_ENABLED=0", "GOWORK=off",
+		cmd.Env = append(os.Environ(), "GOARCH="+arch, "GOOS="+goos, "CGO_ENABLED=0", "GOWORK=off",
 			"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_AUTHOR_DATE=2026-08-26T10:44:20Z",
 			"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com", "GIT_COMMITTER_DATE=2026-08-26T10:44:20Z")
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -56,15 +56,15 @@ var built = sync.OnceValues(func() (map[string][]byte, error) {
 		}
 	}
 	for _, args := range [][]string{{"init", "--quiet"}, {"add", "."}, {"commit", "--quiet", "--message=program"}} {
-		if err := run("", "git", args...); err != nil {
+		if err := run("", "", "git", args...); err != nil {
 			return nil, err
 		}
 	}
 	programs := map[string][]byte{}
-	for _, name := range append(Platforms, "bare", "untrimmed", "debug", "dirty") {
-		arch, ok := strings.CutPrefix(name, "linux/")
+	for _, name := range append(Platforms, "darwin/arm64", "windows/amd64", "bare", "untrimmed", "debug", "dirty") {
+		goos, arch, ok := strings.Cut(name, "/")
 		if !ok {
-			arch = "amd64"
+			goos, arch = "linux", "amd64"
 		}
 		flags := []string{"-trimpath", "-buildvcs=true"}
 		switch name {
@@ -79,7 +79,7 @@ var built = sync.OnceValues(func() (map[string][]byte, error) {
 				return nil, err
 			}
 		}
-		if err := run(arch, "go", slices.Concat([]string{"build"}, flags, []string{"-ldflags=-s -w", "-o", "bin/program", "."})...); err != nil {
+		if err := run(goos, arch, "go", slices.Concat([]string{"build"}, flags, []string{"-ldflags=-s -w", "-o", "bin/program", "."})...); err != nil {
 			return nil, err
 		}
 		if programs[name], err = os.ReadFile(filepath.Join(dir, "bin", "program")); err != nil {

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,11 +17,17 @@ import (
 	"workload.openshift.io/operators/alert"
 )
 
+type alertsOptions struct {
+	flagsAlone
+	alerts.Options
+	streams                         genericiooptions.IOStreams
+	prometheusRule, dashboard       bool
+	namespace                       string
+	objectLabels, waits, thresholds map[string]string
+}
+
 func newAlerts(streams genericiooptions.IOStreams) *cobra.Command {
-	o := alerts.Defaults()
-	var prometheusRule, dashboard bool
-	var namespace string
-	var objectLabels, waits, thresholds map[string]string
+	o := &alertsOptions{Options: alerts.Defaults(), streams: streams}
 	command := &cobra.Command{
 		Use:   "alerts",
 		Short: "Render Prometheus rules and a Grafana dashboard for partitioned nodes",
@@ -52,37 +59,14 @@ Exit codes: 0, or 2 if a flag has an invalid value.`,
   kubectl partition alerts --dashboard >workload-partitioning.json`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-	}
-	command.RunE = func(*cobra.Command, []string) error {
-		var err error
-		if o.For, err = parsed("for", waits, model.ParseDuration); err != nil {
-			return err
-		}
-		if o.Thresholds, err = parsed("threshold", thresholds, func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }); err != nil {
-			return err
-		}
-		if dashboard {
-			d, err := alerts.NewDashboard(o)
-			if err != nil {
-				return err
-			}
-			return output.JSON.Print(streams.Out, d, nil)
-		}
-		rules, err := alerts.Rules(o)
-		if err != nil {
-			return err
-		}
-		if prometheusRule {
-			return output.YAML.Print(streams.Out, rules.Object(namespace, objectLabels), nil)
-		}
-		return output.YAML.Print(streams.Out, rules, nil)
+		RunE:              steps(o),
 	}
 	flags := command.Flags()
-	flags.BoolVar(&prometheusRule, "prometheusrule", false, "print an object PrometheusRule of the Prometheus operator")
-	flags.BoolVar(&dashboard, "dashboard", false, "print a dashboard for Grafana, as JSON")
+	flags.BoolVar(&o.prometheusRule, "prometheusrule", false, "print an object PrometheusRule of the Prometheus operator")
+	flags.BoolVar(&o.dashboard, "dashboard", false, "print a dashboard for Grafana, as JSON")
 	command.MarkFlagsMutuallyExclusive("prometheusrule", "dashboard")
-	flags.StringVarP(&namespace, "namespace", "n", "", "the namespace of the PrometheusRule")
-	flags.StringToStringVar(&objectLabels, "object-label", nil, "a label of the PrometheusRule, by which an operator may select it, as NAME=VALUE; repeatable")
+	flags.StringVarP(&o.namespace, "namespace", "n", "", "the namespace of the PrometheusRule")
+	flags.StringToStringVar(&o.objectLabels, "object-label", nil, "a label of the PrometheusRule, by which an operator may select it, as NAME=VALUE; repeatable")
 	flags.StringSliceVar(&o.Types, "type", o.Types, "a workload type; repeatable. Only metrics of kube-state-metrics need it")
 	flags.StringVar(&o.APIServer, "apiserver", o.APIServer, "label matchers of the targets that are kube-apiservers")
 	flags.StringVar(&o.Kubelet, "kubelet", o.Kubelet, "label matchers of the targets that are kubelets")
@@ -92,8 +76,8 @@ Exit codes: 0, or 2 if a flag has an invalid value.`,
 	flags.StringVar(&o.Selector, "selector", "", `label matchers for every metric, such as cluster="edge-7"`)
 	flags.StringToStringVar(&o.Labels, "label", nil, "a label of every alert and recorded series, as NAME=VALUE; repeatable")
 	flags.Var(&o.Window, "window", "how far back skipped and refused pods count")
-	flags.StringToStringVar(&waits, "for", nil, "how long a symptom lasts before its alert fires, as ALERT=DURATION; repeatable")
-	flags.StringToStringVar(&thresholds, "threshold", nil, "above what an alert fires, as ALERT=NUMBER; repeatable")
+	flags.StringToStringVar(&o.waits, "for", nil, "how long a symptom lasts before its alert fires, as ALERT=DURATION; repeatable")
+	flags.StringToStringVar(&o.thresholds, "threshold", nil, "above what an alert fires, as ALERT=NUMBER; repeatable")
 	flags.StringSliceVar(&o.Without, "without", nil, "an alert to leave out; repeatable")
 	flags.StringVar(&o.RunbookURL, "runbook-url", o.RunbookURL, "where docs/user/alerts.md is published")
 	complete := func(flag, suffix string, has func(alert.Alert) bool) {
@@ -112,6 +96,34 @@ Exit codes: 0, or 2 if a flag has an invalid value.`,
 	complete("for", "=", all)
 	complete("threshold", "=", alert.Alert.HasThreshold)
 	return command
+}
+
+// Complete implements options.
+func (o *alertsOptions) Complete(*cobra.Command, []string) (err error) {
+	if o.For, err = parsed("for", o.waits, model.ParseDuration); err != nil {
+		return err
+	}
+	o.Thresholds, err = parsed("threshold", o.thresholds, func(text string) (float64, error) { return strconv.ParseFloat(text, 64) })
+	return err
+}
+
+// Run implements options.
+func (o *alertsOptions) Run(context.Context) error {
+	if o.dashboard {
+		d, err := alerts.NewDashboard(o.Options)
+		if err != nil {
+			return err
+		}
+		return output.JSON.Print(o.streams.Out, d, nil)
+	}
+	rules, err := alerts.Rules(o.Options)
+	if err != nil {
+		return err
+	}
+	if o.prometheusRule {
+		return output.YAML.Print(o.streams.Out, rules.Object(o.namespace, o.objectLabels), nil)
+	}
+	return output.YAML.Print(o.streams.Out, rules, nil)
 }
 
 // alertTable lists the catalogue for the help.

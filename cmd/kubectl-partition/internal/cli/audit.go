@@ -26,8 +26,8 @@ import (
 	"workload.openshift.io/kubernetes/node/audit"
 )
 
-// auditFlags are those of the command audit.
-type auditFlags struct {
+type auditOptions struct {
+	streams                genericiooptions.IOStreams
 	options                audit.Options
 	format                 output.Format
 	node, record, serve    string
@@ -38,7 +38,7 @@ type auditFlags struct {
 }
 
 func newAudit(streams genericiooptions.IOStreams) *cobra.Command {
-	f := auditFlags{config: genericclioptions.NewConfigFlags(true)}
+	f := &auditOptions{streams: streams, config: genericclioptions.NewConfigFlags(true)}
 	command := &cobra.Command{
 		Use:   "audit",
 		Short: "Prove on a node that containers stay on their CPUs",
@@ -76,7 +76,7 @@ Exit codes:
   sudo kubectl-partition audit --serve 127.0.0.1:9808`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(command *cobra.Command, _ []string) error { return f.run(command, streams) },
+		RunE:              steps(f),
 	}
 	flags := command.Flags()
 	f.format.Flag(command)
@@ -109,13 +109,8 @@ Exit codes:
 	return command
 }
 
-func (f *auditFlags) run(command *cobra.Command, streams genericiooptions.IOStreams) error {
-	if f.interval < 100*time.Millisecond {
-		return fmt.Errorf("--interval is %s, and must be at least 100ms", f.interval)
-	}
-	if f.duration != 0 && !f.watch {
-		return errors.New("--for needs --watch")
-	}
+// Complete implements options.
+func (f *auditOptions) Complete(*cobra.Command, []string) error {
 	if f.node != "" {
 		config, err := f.config.ToRESTConfig()
 		if err != nil {
@@ -123,23 +118,36 @@ func (f *auditFlags) run(command *cobra.Command, streams genericiooptions.IOStre
 		}
 		f.options.Configz = configz(config, f.node)
 	}
-	if err := f.useCluster(); err != nil {
-		return err
+	return f.useCluster()
+}
+
+// Validate implements options.
+func (f *auditOptions) Validate() error {
+	switch {
+	case f.interval < 100*time.Millisecond:
+		return fmt.Errorf("--interval is %s, and must be at least 100ms", f.interval)
+	case f.duration != 0 && !f.watch:
+		return errors.New("--for needs --watch")
 	}
-	ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt)
+	return needsNode("audit")
+}
+
+// Run implements options.
+func (f *auditOptions) Run(ctx context.Context) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
 	switch {
 	case f.serve != "":
-		return f.runServe(ctx, streams)
+		return f.runServe(ctx)
 	case f.watch:
-		return f.runWatch(ctx, streams)
+		return f.runWatch(ctx)
 	}
 	var result *audit.Result
 	var err error
 	if f.record != "" {
 		var contents []string
 		if result, contents, err = audit.Record(ctx, f.options, f.record); err == nil {
-			fmt.Fprintf(streams.ErrOut, "%s has:\n  %s\n", f.record, strings.Join(contents, "\n  "))
+			fmt.Fprintf(f.streams.ErrOut, "%s has:\n  %s\n", f.record, strings.Join(contents, "\n  "))
 		}
 	} else {
 		result, err = audit.Audit(ctx, f.options)
@@ -150,7 +158,7 @@ func (f *auditFlags) run(command *cobra.Command, streams genericiooptions.IOStre
 	if !f.notes {
 		result.Notes = []audit.Finding{}
 	}
-	if err := f.format.Print(streams.Out, result, func(w io.Writer, wide bool) error { return printAudit(w, result, wide) }); err != nil {
+	if err := f.format.Print(f.streams.Out, result, func(w io.Writer, wide bool) error { return printAudit(w, result, wide) }); err != nil {
 		return err
 	}
 	if !result.Clean() {
@@ -161,7 +169,7 @@ func (f *auditFlags) run(command *cobra.Command, streams genericiooptions.IOStre
 
 // useCluster lets the audit ask what namespaces allow, if there is a cluster to ask: a kubeconfig that
 // names one, or the ServiceAccount of a pod.
-func (f *auditFlags) useCluster() error {
+func (f *auditOptions) useCluster() error {
 	raw, err := f.config.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
 		return err
@@ -233,7 +241,7 @@ func configz(config *rest.Config, node string) func(context.Context) ([]byte, er
 	}
 }
 
-func (f *auditFlags) runWatch(ctx context.Context, streams genericiooptions.IOStreams) error {
+func (f *auditOptions) runWatch(ctx context.Context) error {
 	if f.duration != 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, f.duration)
@@ -243,7 +251,7 @@ func (f *auditFlags) runWatch(ctx context.Context, streams genericiooptions.IOSt
 	if err != nil {
 		return err
 	}
-	if err := f.format.Print(streams.Out, result, func(w io.Writer, wide bool) error { return printWatch(w, result, wide) }); err != nil {
+	if err := f.format.Print(f.streams.Out, result, func(w io.Writer, wide bool) error { return printWatch(w, result, wide) }); err != nil {
 		return err
 	}
 	if !result.Clean() {

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
@@ -45,7 +44,7 @@ const (
 // runServe exports metrics. At a loopback address it serves plain HTTP to every user of the host.
 // At any other it serves HTTPS, and asks kube-apiserver who a client is, and whether it may get
 // the path, as kube-rbac-proxy and controller-runtime do.
-func (f *auditFlags) runServe(ctx context.Context, streams genericiooptions.IOStreams) error {
+func (f *auditOptions) runServe(ctx context.Context) error {
 	address, _, err := net.SplitHostPort(f.serve)
 	if err != nil {
 		return fmt.Errorf("--serve %q is not an address such as 127.0.0.1:9808 or :9808: %w", f.serve, err)
@@ -86,9 +85,11 @@ func (f *auditFlags) runServe(ctx context.Context, streams genericiooptions.IOSt
 		server.Close()
 	}()
 	go func() {
-		_ = exporter.Run(ctx, f.interval, func(err error) { fmt.Fprintln(streams.ErrOut, "cannot audit the node:", output.Printable(err.Error())) })
+		_ = exporter.Run(ctx, f.interval, func(err error) {
+			fmt.Fprintln(f.streams.ErrOut, "cannot audit the node:", output.Printable(err.Error()))
+		})
 	}()
-	fmt.Fprintf(streams.ErrOut, "serving metrics at %s\n", listener.Addr())
+	fmt.Fprintf(f.streams.ErrOut, "serving metrics at %s\n", listener.Addr())
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
@@ -97,7 +98,7 @@ func (f *auditFlags) runServe(ctx context.Context, streams genericiooptions.IOSt
 
 // withTLS makes a listener speak TLS, with the given certificate or a self-signed one. A given one
 // is read again when its files change, until the context ends.
-func (f *auditFlags) withTLS(ctx context.Context, listener net.Listener, address string) (net.Listener, error) {
+func (f *auditOptions) withTLS(ctx context.Context, listener net.Listener, address string) (net.Listener, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.tlsCertificate == "" {
 		certificatePEM, keyPEM, err := cert.GenerateSelfSignedCertKey(cmp.Or(address, "localhost"), nil, nil)

@@ -263,7 +263,7 @@ func TestServingIsBounded(t *testing.T) {
 // A renewed certificate is served without a restart.
 func TestRenewedCertificateIsServed(t *testing.T) {
 	directory := t.TempDir()
-	f := auditFlags{tlsCertificate: filepath.Join(directory, "tls.crt"), tlsKey: filepath.Join(directory, "tls.key")}
+	f := auditOptions{tlsCertificate: filepath.Join(directory, "tls.crt"), tlsKey: filepath.Join(directory, "tls.key")}
 	renew := func(name string) {
 		certificate, key, err := cert.GenerateSelfSignedCertKey(name, nil, nil)
 		if err != nil {

@@ -30,9 +30,14 @@ it acts on it, so that no other does so at the same time. A claim does not expir
 	return command
 }
 
+type claimListOptions struct {
+	flagsAlone
+	*companion
+	format output.Format
+}
+
 func newClaimList(streams genericiooptions.IOStreams) *cobra.Command {
-	c := newCompanion(streams)
-	var format output.Format
+	c := &claimListOptions{companion: newCompanion(streams)}
 	command := &cobra.Command{
 		Use:   "list",
 		Short: "List the nodes that are claimed",
@@ -44,14 +49,15 @@ Exit codes:
   2  nodes cannot be listed`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(command *cobra.Command, _ []string) error { return c.listClaims(command.Context(), format) },
+		RunE:              steps(c),
 	}
-	format.Flag(command)
+	c.format.Flag(command)
 	c.flags(command)
 	return command
 }
 
-func (c *companion) listClaims(ctx context.Context, format output.Format) error {
+// Run implements options.
+func (c *claimListOptions) Run(ctx context.Context) error {
 	client, err := c.connect()
 	if err != nil {
 		return err
@@ -61,7 +67,7 @@ func (c *companion) listClaims(ctx context.Context, format output.Format) error 
 		return err
 	}
 	nodes = slices.DeleteFunc(nodes, func(n policyclient.Node) bool { return n.Claim == nil && n.UnreadableClaim == "" })
-	if err := format.Print(c.streams.Out, nodeList{output.TypeMeta("Claims"), nodes}, func(w io.Writer, _ bool) error {
+	if err := c.format.Print(c.streams.Out, nodeList{output.TypeMeta("Claims"), nodes}, func(w io.Writer, _ bool) error {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		output.Row(table, "NODE", "OWNER", "OPERATION", "SINCE")
 		for _, n := range nodes {
@@ -82,8 +88,7 @@ func (c *companion) listClaims(ctx context.Context, format output.Format) error 
 }
 
 func newClaimRelease(streams genericiooptions.IOStreams) *cobra.Command {
-	c := newCompanion(streams)
-	yes := false
+	c := &claimReleaseOptions{force{companion: newCompanion(streams)}}
 	command := &cobra.Command{
 		Use:   "release NODE",
 		Short: "Remove the claim on a node, by force",
@@ -96,14 +101,18 @@ You need the rights to get and patch the node.
 Exit codes: 0, or 2 if nothing was changed.`,
 		Example: `  kubectl partition claim release worker-1`,
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, args []string) error { return c.release(command.Context(), args[0], yes) },
+		RunE: steps(c),
 	}
-	command.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	c.flags(command)
 	return command
 }
 
-func (c *companion) release(ctx context.Context, name string, yes bool) error {
+// claimReleaseOptions are about the node whose claim goes.
+type claimReleaseOptions struct{ force }
+
+// Run implements options.
+func (c *claimReleaseOptions) Run(ctx context.Context) error {
+	name := c.node
 	client, err := c.connect()
 	if err != nil {
 		return err
@@ -117,7 +126,7 @@ func (c *companion) release(ctx context.Context, name string, yes bool) error {
 		return fmt.Errorf("node %s is not claimed", name)
 	}
 	fmt.Fprintf(c.streams.Out, "node %s is claimed: %s\n", output.Printable(name), output.Printable(claim))
-	if !yes {
+	if !c.yes {
 		if err := c.confirm(ctx, fmt.Sprintf("If that operation still runs, another one may then act on the node at the same time. Release %s?", output.Printable(name))); err != nil {
 			return err
 		}

@@ -29,8 +29,9 @@ import (
 	"workload.openshift.io/operators/workloadclasses/inspect"
 )
 
-// classes are the commands of the companion workloadclasses.
-type classes struct {
+// classesOptions are those of the commands of the companion workloadclasses.
+type classesOptions struct {
+	flagsAlone
 	streams genericiooptions.IOStreams
 	config  *genericclioptions.ConfigFlags
 	// kube is made by connect, or by a test.
@@ -40,7 +41,7 @@ type classes struct {
 }
 
 func newClasses(streams genericiooptions.IOStreams) *cobra.Command {
-	c := &classes{streams: streams}
+	c := &classesOptions{streams: streams}
 	command := &cobra.Command{
 		Use:   "classes",
 		Short: "Show workload classes and their nodes, and test or verify their rules",
@@ -50,7 +51,7 @@ node was not removed yet. You need the rights to list nodes and pods, and to get
 Exit codes: 0, or 2 if the cluster cannot be asked.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(command *cobra.Command, _ []string) error { return c.list(command.Context()) },
+		RunE:              steps(c),
 	}
 	c.flags(command)
 	command.Flags().StringVarP(&c.rules, "filename", "f", "", "rules file; by default the companion's ConfigMap")
@@ -59,7 +60,7 @@ Exit codes: 0, or 2 if the cluster cannot be asked.`,
 }
 
 // flags adds the flags of the cluster. The namespace is the companion's, whatever the kubeconfig has.
-func (c *classes) flags(command *cobra.Command) {
+func (c *classesOptions) flags(command *cobra.Command) {
 	c.config = genericclioptions.NewConfigFlags(true)
 	*c.config.Namespace = inspect.Namespace
 	c.config.AddFlags(command.Flags())
@@ -67,7 +68,7 @@ func (c *classes) flags(command *cobra.Command) {
 	c.format.Flag(command)
 }
 
-func (c *classes) connect() (inspect.Client, error) {
+func (c *classesOptions) connect() (inspect.Client, error) {
 	if c.kube == nil {
 		config, err := c.config.ToRESTConfig()
 		if err != nil {
@@ -85,7 +86,8 @@ type classList struct {
 	Items           []inspect.Class `json:"items"`
 }
 
-func (c *classes) list(ctx context.Context) error {
+// Run implements options.
+func (c *classesOptions) Run(ctx context.Context) error {
 	client, err := c.connect()
 	if err != nil {
 		return err
@@ -149,12 +151,16 @@ func readRules(name string) (*workloadclasses.Config, error) {
 	return config, nil
 }
 
+type classesTestOptions struct {
+	flagsAlone
+	streams                     genericiooptions.IOStreams
+	format                      output.Format
+	files                       []string
+	rules, namespace, precluded string
+}
+
 func newClassesTest(streams genericiooptions.IOStreams) *cobra.Command {
-	var (
-		format           output.Format
-		rules, namespace string
-		precluded        string
-	)
+	o := &classesTestOptions{streams: streams}
 	command := &cobra.Command{
 		Use:   "test -f RULES POD...",
 		Short: "Say which rule matches pods, and what the webhook would write into them",
@@ -168,42 +174,51 @@ Exit codes:
 		Example: `  kubectl partition classes test -f rules.yaml pod.yaml
   kubectl create job a --image=b --dry-run=client -o yaml | yq .spec.template | kubectl partition classes test -f rules.yaml -n ci-op-x -`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			config, err := readRules(rules)
-			if err != nil {
-				return err
-			}
-			var tested []testedPod
-			for _, name := range args {
-				pods, err := readPods(name, streams.In)
-				if err != nil {
-					return err
-				}
-				for i := range pods {
-					one, err := testPod(config, &pods[i], namespace, precluded)
-					if err != nil {
-						return fmt.Errorf("%s: %w", name, err)
-					}
-					tested = append(tested, one)
-				}
-			}
-			if err := format.Print(streams.Out, testedList{output.TypeMeta("ClassifiedPodList"), tested}, func(w io.Writer, _ bool) error { return printTested(w, tested) }); err != nil {
-				return err
-			}
-			if slices.ContainsFunc(tested, func(one testedPod) bool { return one.Class == "" }) {
-				return errFound
-			}
-			return nil
-		},
+		RunE: steps(o),
 	}
-	format.Flag(command)
-	command.Flags().StringVarP(&rules, "filename", "f", "", "rules file")
-	command.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of pods that name none; by default the namespace default")
-	command.Flags().StringVar(&precluded, "preclude", "", "node that is currently precluded for the class")
+	o.format.Flag(command)
+	command.Flags().StringVarP(&o.rules, "filename", "f", "", "rules file")
+	command.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of pods that name none; by default the namespace default")
+	command.Flags().StringVar(&o.precluded, "preclude", "", "node that is currently precluded for the class")
 	if err := command.MarkFlagRequired("filename"); err != nil {
 		panic(err) // the flag exists
 	}
 	return command
+}
+
+// Complete implements options.
+func (o *classesTestOptions) Complete(_ *cobra.Command, args []string) error {
+	o.files = args
+	return nil
+}
+
+// Run implements options.
+func (o *classesTestOptions) Run(context.Context) error {
+	config, err := readRules(o.rules)
+	if err != nil {
+		return err
+	}
+	var tested []testedPod
+	for _, name := range o.files {
+		pods, err := readPods(name, o.streams.In)
+		if err != nil {
+			return err
+		}
+		for i := range pods {
+			one, err := testPod(config, &pods[i], o.namespace, o.precluded)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			tested = append(tested, one)
+		}
+	}
+	if err := o.format.Print(o.streams.Out, testedList{output.TypeMeta("ClassifiedPodList"), tested}, func(w io.Writer, _ bool) error { return printTested(w, tested) }); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(tested, func(one testedPod) bool { return one.Class == "" }) {
+		return errFound
+	}
+	return nil
 }
 
 // testedPod is what becomes of a pod.
@@ -324,7 +339,7 @@ func printTested(w io.Writer, tested []testedPod) error {
 }
 
 func newClassesVerify(streams genericiooptions.IOStreams) *cobra.Command {
-	c := &classes{streams: streams}
+	c := &classesVerifyOptions{classesOptions{streams: streams}}
 	command := &cobra.Command{
 		Use:   "verify",
 		Short: "Check that the webhook can be installed",
@@ -337,33 +352,39 @@ Exit codes:
   2  the cluster cannot be asked`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error {
-			client, err := c.connect()
-			if err != nil {
-				return err
-			}
-			checks, err := client.Verify(command.Context())
-			if err != nil {
-				return err
-			}
-			if err := c.format.Print(c.streams.Out, checkList{output.TypeMeta("ClassesCheckList"), checks}, func(w io.Writer, _ bool) error {
-				table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-				output.Row(table, "CHECK", "OBJECT", "OK", "DETAIL")
-				for _, check := range checks {
-					output.Row(table, check.Name, check.Object, check.OK, check.Detail)
-				}
-				return table.Flush()
-			}); err != nil {
-				return err
-			}
-			if slices.ContainsFunc(checks, func(check inspect.Check) bool { return !check.OK }) {
-				return errFound
-			}
-			return nil
-		},
+		RunE:              steps(c),
 	}
 	c.flags(command)
 	return command
+}
+
+// classesVerifyOptions are those of the command verify.
+type classesVerifyOptions struct{ classesOptions }
+
+// Run implements options.
+func (c *classesVerifyOptions) Run(ctx context.Context) error {
+	client, err := c.connect()
+	if err != nil {
+		return err
+	}
+	checks, err := client.Verify(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.format.Print(c.streams.Out, checkList{output.TypeMeta("ClassesCheckList"), checks}, func(w io.Writer, _ bool) error {
+		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		output.Row(table, "CHECK", "OBJECT", "OK", "DETAIL")
+		for _, check := range checks {
+			output.Row(table, check.Name, check.Object, check.OK, check.Detail)
+		}
+		return table.Flush()
+	}); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(checks, func(check inspect.Check) bool { return !check.OK }) {
+		return errFound
+	}
+	return nil
 }
 
 type checkList struct {

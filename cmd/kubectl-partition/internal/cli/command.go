@@ -6,6 +6,10 @@
 package cli
 
 import (
+	"context"
+	"fmt"
+	"runtime"
+
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/component-base/version"
@@ -34,5 +38,45 @@ Exit codes of all commands:
 	command.SetOut(streams.Out)
 	command.SetErr(streams.ErrOut)
 	command.AddCommand(newAlerts(streams), newAudit(streams), newClaim(streams), newClasses(streams), newConsole(streams), newCPUPolicy(streams), newExplain(streams), newLint(streams), newPlan(streams), newRender(streams), newStatus(streams), newTuning(streams))
+	addCompletion(command, streams)
 	return command
+}
+
+// options are the flags and arguments of a command, and the steps that each command goes through.
+type options interface {
+	// Complete takes the arguments, and reads what the flags name.
+	Complete(command *cobra.Command, args []string) error
+	// Validate returns what is wrong with flags and arguments together.
+	Validate() error
+	Run(ctx context.Context) error
+}
+
+// steps is what a command with these options runs.
+func steps(o options) func(*cobra.Command, []string) error {
+	return func(command *cobra.Command, args []string) error {
+		if err := o.Complete(command, args); err != nil {
+			return err
+		}
+		if err := o.Validate(); err != nil {
+			return err
+		}
+		return o.Run(command.Context())
+	}
+}
+
+// flagsAlone has the steps of a command that takes no arguments, and whose flags are independent.
+type flagsAlone struct{}
+
+func (flagsAlone) Complete(*cobra.Command, []string) error { return nil }
+func (flagsAlone) Validate() error                         { return nil }
+
+// goos is where this command runs; tests replace it.
+var goos = runtime.GOOS
+
+// needsNode returns an error unless this host can be a node.
+func needsNode(what string) error {
+	if goos == "linux" {
+		return nil
+	}
+	return fmt.Errorf("%s reads the host on which it runs, and this one cannot be a node: it runs %s, not Linux; run it on the node", what, goos)
 }

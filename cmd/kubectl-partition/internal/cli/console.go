@@ -12,9 +12,14 @@ import (
 	"workload.openshift.io/operators/cpupolicy/console"
 )
 
+type consoleOptions struct {
+	flagsAlone
+	*companion
+	port uint16
+}
+
 func newConsole(streams genericiooptions.IOStreams) *cobra.Command {
-	c := newCompanion(streams)
-	var port uint16
+	c := &consoleOptions{companion: newCompanion(streams)}
 	command := &cobra.Command{
 		Use:   "console",
 		Short: "Switch the CPU manager policy of nodes in a browser",
@@ -32,19 +37,20 @@ for why a node could not be observed; for virtual machines, to list, get and pat
 Exit codes: 0, or 2 if the cluster cannot be asked or the port is taken.`,
 		Example: `  kubectl partition console`,
 		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error { return c.console(command.Context(), port) },
+		RunE: steps(c),
 	}
-	command.Flags().Uint16Var(&port, "port", 0, "port on this host for the pages; 0 takes a free one")
+	command.Flags().Uint16Var(&c.port, "port", 0, "port on this host for the pages; 0 takes a free one")
 	c.flags(command)
 	return command
 }
 
-func (c *companion) console(ctx context.Context, port uint16) error {
+// Run implements options.
+func (c *consoleOptions) Run(ctx context.Context) error {
 	config, err := c.config.ToRESTConfig()
 	if err != nil {
 		return err
 	}
-	return console.Open(ctx, console.Options{Config: config, Namespace: *c.config.Namespace, Port: port, Opened: func(is console.Opened) {
+	return console.Open(ctx, console.Options{Config: config, Namespace: *c.config.Namespace, Port: c.port, Opened: func(is console.Opened) {
 		fmt.Fprintf(c.streams.Out, "Console:  %s\nUser:     %s at %s\nPress Ctrl-C to end.\n", is.URL, output.Printable(is.User), config.Host)
 	}})
 }

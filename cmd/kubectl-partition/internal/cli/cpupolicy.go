@@ -109,8 +109,9 @@ func (c *companion) confirm(ctx context.Context, question string) error {
 	}
 }
 
-type policyCommand struct {
+type policyOptions struct {
 	*companion
+	args         []string
 	format       output.Format
 	wait, dryRun bool
 	allowEvicted bool
@@ -118,10 +119,7 @@ type policyCommand struct {
 }
 
 func newCPUPolicy(streams genericiooptions.IOStreams) *cobra.Command {
-	return (&policyCommand{companion: newCompanion(streams)}).command()
-}
-
-func (p *policyCommand) command() *cobra.Command {
+	p := &policyOptions{companion: newCompanion(streams)}
 	command := &cobra.Command{
 		Use:   "cpu-policy [NODE [static|none]]",
 		Short: "Switch the CPU manager policy of a node, or show those of nodes",
@@ -155,7 +153,7 @@ Exit codes:
 			}
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: func(command *cobra.Command, args []string) error { return p.run(command.Context(), args) },
+		RunE: steps(p),
 	}
 	flags := command.Flags()
 	flags.BoolVar(&p.wait, "wait", false, "wait until the request is complete or has failed")
@@ -169,21 +167,33 @@ Exit codes:
 	return command
 }
 
-func (p *policyCommand) run(ctx context.Context, args []string) error {
-	if len(args) < 2 && (p.wait || p.dryRun || p.allowEvicted) {
+// Complete implements options.
+func (p *policyOptions) Complete(_ *cobra.Command, args []string) error {
+	p.args = args
+	return nil
+}
+
+// Validate implements options.
+func (p *policyOptions) Validate() error {
+	if len(p.args) < 2 && (p.wait || p.dryRun || p.allowEvicted) {
 		return errors.New("--wait, --dry-run and --allow-evicted are about a request; name a node and a policy")
 	}
+	return nil
+}
+
+// Run implements options.
+func (p *policyOptions) Run(ctx context.Context) error {
 	client, err := p.connect()
 	if err != nil {
 		return err
 	}
-	switch len(args) {
+	switch len(p.args) {
 	case 0:
 		return p.list(ctx, client)
 	case 1:
-		return p.show(ctx, client, args[0])
+		return p.show(ctx, client, p.args[0])
 	}
-	return p.ask(ctx, client, policyclient.Request{Node: args[0], Policy: operation.Policy(args[1]), AllowEvicted: p.allowEvicted, DryRun: p.dryRun})
+	return p.ask(ctx, client, policyclient.Request{Node: p.args[0], Policy: operation.Policy(p.args[1]), AllowEvicted: p.allowEvicted, DryRun: p.dryRun})
 }
 
 // nodeList is what -o json prints of all nodes, and shownNode of one.
@@ -197,7 +207,7 @@ type shownNode struct {
 	policyclient.Node `json:",inline"`
 }
 
-func (p *policyCommand) list(ctx context.Context, client policyclient.Client) error {
+func (p *policyOptions) list(ctx context.Context, client policyclient.Client) error {
 	nodes, err := client.Nodes(ctx)
 	if err != nil {
 		return err
@@ -210,7 +220,7 @@ func (p *policyCommand) list(ctx context.Context, client policyclient.Client) er
 	return foundOn(nodes...)
 }
 
-func (p *policyCommand) show(ctx context.Context, client policyclient.Client, name string) error {
+func (p *policyOptions) show(ctx context.Context, client policyclient.Client, name string) error {
 	object, err := client.Node(ctx, name)
 	if err != nil {
 		return err
@@ -247,7 +257,7 @@ type answer struct {
 	Message string           `json:"message,omitempty"`
 }
 
-func (p *policyCommand) ask(ctx context.Context, client policyclient.Client, request policyclient.Request) error {
+func (p *policyOptions) ask(ctx context.Context, client policyclient.Client, request policyclient.Request) error {
 	result := answer{TypeMeta: output.TypeMeta("CPUPolicyRequest"), Node: request.Node, Policy: request.Policy, DryRun: request.DryRun}
 	object, err := client.Ask(ctx, request)
 	result.Warnings = p.warnings.take()
@@ -282,7 +292,7 @@ func (p *policyCommand) ask(ctx context.Context, client policyclient.Client, req
 }
 
 // follow shows how far a request is, until it has ended or the time is over.
-func (p *policyCommand) follow(ctx context.Context, client policyclient.Client, request policyclient.Request, object *corev1.Node) (policyclient.Node, error) {
+func (p *policyOptions) follow(ctx context.Context, client policyclient.Client, request policyclient.Request, object *corev1.Node) (policyclient.Node, error) {
 	timed, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	last := ""
@@ -413,9 +423,33 @@ func printPolicy(w io.Writer, n policyclient.Node) {
 	}
 }
 
+// force has the options of commands that take something away from a node.
+type force struct {
+	*companion
+	node string
+	yes  bool
+}
+
+// flags adds those of the companion, and --yes.
+func (f *force) flags(command *cobra.Command) {
+	command.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
+	f.companion.flags(command)
+}
+
+// Complete implements options.
+func (f *force) Complete(_ *cobra.Command, args []string) error {
+	f.node = args[0]
+	return nil
+}
+
+// Validate implements options.
+func (f *force) Validate() error { return nil }
+
+// unlockOptions are about the node that loses the lock.
+type unlockOptions struct{ force }
+
 func newUnlock(streams genericiooptions.IOStreams) *cobra.Command {
-	c := newCompanion(streams)
-	yes := false
+	c := &unlockOptions{force{companion: newCompanion(streams)}}
 	command := &cobra.Command{
 		Use:   "unlock NODE",
 		Short: "Take the lock of the control plane away from a node, by force",
@@ -431,14 +465,15 @@ You need the rights to get and patch the Lease, and to get the node.
 Exit codes: 0, or 2 if nothing was changed.`,
 		Example: `  kubectl partition cpu-policy unlock cp-1`,
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, args []string) error { return c.unlock(command.Context(), args[0], yes) },
+		RunE: steps(c),
 	}
-	command.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	c.flags(command)
 	return command
 }
 
-func (c *companion) unlock(ctx context.Context, node string, yes bool) error {
+// Run implements options.
+func (c *unlockOptions) Run(ctx context.Context) error {
+	node := c.node
 	client, err := c.connect()
 	if err != nil {
 		return err
@@ -468,7 +503,7 @@ func (c *companion) unlock(ctx context.Context, node string, yes bool) error {
 	} else {
 		printPolicy(c.streams.Out, policyclient.NodeOf(object))
 	}
-	if !yes {
+	if !c.yes {
 		if err := c.confirm(ctx, fmt.Sprintf("If its operation still runs, another node of the control plane may be switched meanwhile. Unlock %s?", output.Printable(node))); err != nil {
 			return err
 		}

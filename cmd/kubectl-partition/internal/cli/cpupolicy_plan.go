@@ -20,17 +20,15 @@ import (
 	"workload.openshift.io/operators/cpupolicy/policyclient"
 )
 
-type groupPlanCommand struct {
+type groupPlanOptions struct {
 	*companion
 	format output.Format
+	args   []string
 	file   string
 }
 
 func newGroupPlan(streams genericiooptions.IOStreams) *cobra.Command {
-	return (&groupPlanCommand{companion: newCompanion(streams)}).command()
-}
-
-func (p *groupPlanCommand) command() *cobra.Command {
+	p := &groupPlanOptions{companion: newCompanion(streams)}
 	command := &cobra.Command{
 		Use:   "plan (NAME | -f FILE)",
 		Short: "Show what a CPUManagerPolicy would do to each of its nodes, without writing anything",
@@ -55,7 +53,7 @@ Exit codes:
   # And what is left to do?
   kubectl partition cpu-policy plan pinned`,
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, args []string) error { return p.run(command.Context(), args) },
+		RunE: steps(p),
 	}
 	command.Flags().StringVarP(&p.file, "filename", "f", "", "file with a CPUManagerPolicy; - is standard input")
 	p.format.Flag(command)
@@ -69,15 +67,27 @@ type shownGroupPlan struct {
 	*policyclient.GroupPlan `json:",inline"`
 }
 
-func (p *groupPlanCommand) run(ctx context.Context, args []string) error {
-	if (len(args) == 1) == (p.file != "") {
+// Complete implements options.
+func (p *groupPlanOptions) Complete(_ *cobra.Command, args []string) error {
+	p.args = args
+	return nil
+}
+
+// Validate implements options.
+func (p *groupPlanOptions) Validate() error {
+	if (len(p.args) == 1) == (p.file != "") {
 		return errors.New("name a CPUManagerPolicy of the cluster, or a file with -f")
 	}
+	return nil
+}
+
+// Run implements options.
+func (p *groupPlanOptions) Run(ctx context.Context) error {
 	client, err := p.connect()
 	if err != nil {
 		return err
 	}
-	group, err := p.group(ctx, client, args)
+	group, err := p.group(ctx, client)
 	if err != nil {
 		return err
 	}
@@ -99,9 +109,9 @@ func (p *groupPlanCommand) run(ctx context.Context, args []string) error {
 	return nil
 }
 
-func (p *groupPlanCommand) group(ctx context.Context, client policyclient.Client, args []string) (*v1alpha1.CPUManagerPolicy, error) {
-	if len(args) == 1 {
-		return client.NodeGroup(ctx, args[0])
+func (p *groupPlanOptions) group(ctx context.Context, client policyclient.Client) (*v1alpha1.CPUManagerPolicy, error) {
+	if len(p.args) == 1 {
+		return client.NodeGroup(ctx, p.args[0])
 	}
 	var manifest []byte
 	var err error

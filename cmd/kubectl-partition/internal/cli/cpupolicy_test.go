@@ -76,14 +76,14 @@ func shownNodes() []runtime.Object {
 
 func TestCPUPolicyShowsNodes(t *testing.T) {
 	r := newCompanionRun(shownNodes()...)
-	p := &policyCommand{companion: r.companion}
-	r.check(t, p.run(t.Context(), nil), 1, `NODE  POLICY   STATUS  REQUESTED  SINCE                 MESSAGE
+	p := &policyOptions{companion: r.companion}
+	r.check(t, perform(t, p), 1, `NODE  POLICY   STATUS  REQUESTED  SINCE                 MESSAGE
 n1    none     failed  static     2026-11-23T10:05:00Z  rolled back, the policy in force is none: step healthy: t...
 n2    unknown  -       -          -                     -
 `, "")
 	r = newCompanionRun(shownNodes()...)
-	p = &policyCommand{companion: r.companion}
-	r.check(t, p.run(t.Context(), []string{"n1"}), 1, `Node n1
+	p = &policyOptions{companion: r.companion}
+	r.check(t, perform(t, p, "n1"), 1, `Node n1
   In force:  none, as observed 2026-11-23T10:00:00Z
   Status:    failed, for the policy static, since 2026-11-23T10:05:00Z
   Message:   rolled back, the policy in force is none: step healthy: the kubelet ended 3 times; the kubelet: E1103
@@ -92,17 +92,17 @@ n2    unknown  -       -          -                     -
   Job:       cpu-policy-static-a1
 `, "")
 	r = newCompanionRun(shownNodes()...)
-	p = &policyCommand{companion: r.companion}
-	r.check(t, p.run(t.Context(), []string{"n2"}), 0, `Node n2
+	p = &policyOptions{companion: r.companion}
+	r.check(t, perform(t, p, "n2"), 0, `Node n2
   In force:  unknown: not observed since the node booted
   Claim:     cpupolicy, for its operation static-a2, since 2026-11-23T10:06:00Z
 `, "")
 	r = newCompanionRun(shownNodes()...)
-	p = &policyCommand{companion: r.companion}
-	r.check(t, p.run(t.Context(), []string{"n3"}), 2, "", "error: there is no node \"n3\"\n")
+	p = &policyOptions{companion: r.companion}
+	r.check(t, perform(t, p, "n3"), 2, "", "error: there is no node \"n3\"\n")
 	r = newCompanionRun(shownNodes()...)
-	p = &policyCommand{companion: r.companion, format: output.JSON}
-	if err := p.run(t.Context(), []string{"n1"}); !errors.Is(err, errFound) {
+	p = &policyOptions{companion: r.companion, format: output.JSON}
+	if err := perform(t, p, "n1"); !errors.Is(err, errFound) {
 		t.Errorf("got %v", err)
 	}
 	var shown map[string]any
@@ -110,28 +110,28 @@ n2    unknown  -       -          -                     -
 		t.Errorf("got %v, %v", shown, err)
 	}
 	r = newCompanionRun(shownNodes()...)
-	p = &policyCommand{companion: r.companion, format: output.YAML}
-	if err := p.run(t.Context(), nil); !errors.Is(err, errFound) || !strings.Contains(r.out.String(), "kind: CPUPolicyNodes") {
+	p = &policyOptions{companion: r.companion, format: output.YAML}
+	if err := perform(t, p); !errors.Is(err, errFound) || !strings.Contains(r.out.String(), "kind: CPUPolicyNodes") {
 		t.Errorf("got %v and %s", err, r.out)
 	}
 	r = newCompanionRun(shownNodes()...)
-	p = &policyCommand{companion: r.companion, dryRun: true}
-	r.check(t, p.run(t.Context(), []string{"n1"}), 2, "", "error: --wait, --dry-run and --allow-evicted are about a request; name a node and a policy\n")
+	p = &policyOptions{companion: r.companion, dryRun: true}
+	r.check(t, perform(t, p, "n1"), 2, "", "error: --wait, --dry-run and --allow-evicted are about a request; name a node and a policy\n")
 }
 
 func TestCPUPolicyAsks(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		p    policyCommand
+		p    policyOptions
 		err  error
 		warn string
 		code int
 		out  string
 	}{
 		{name: "a request", out: "node n1: policy static is requested\n"},
-		{name: "a dry run with a warning", p: policyCommand{dryRun: true}, warn: "pod a/b is rejected; accepted",
+		{name: "a dry run with a warning", p: policyOptions{dryRun: true}, warn: "pod a/b is rejected; accepted",
 			out: "warning: pod a/b is rejected; accepted\nnode n1: policy static would be requested; nothing was written\n"},
-		{name: "refused", p: policyCommand{wait: true, timeout: time.Minute}, code: 1, warn: "a warning", err: &apierrors.StatusError{ErrStatus: metav1.Status{Code: 409, Reason: metav1.StatusReasonConflict,
+		{name: "refused", p: policyOptions{wait: true, timeout: time.Minute}, code: 1, warn: "a warning", err: &apierrors.StatusError{ErrStatus: metav1.Status{Code: 409, Reason: metav1.StatusReasonConflict,
 			Message: `admission webhook "x" denied the request: node n1: policy static is refused:` + "\npod a/b is pinned\npod a/c is pinned",
 			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: "pod a/b is pinned"}, {Message: "pod a/c is pinned"}}}}},
 			out: "warning: a warning\nrefused: pod a/b is pinned\nrefused: pod a/c is pinned\nnode n1: policy static is refused; nothing was written\n"},
@@ -145,11 +145,11 @@ func TestCPUPolicyAsks(t *testing.T) {
 				return test.err != nil, nil, test.err
 			})
 			test.p.companion = r.companion
-			r.check(t, test.p.run(t.Context(), []string{"n1", "static"}), test.code, test.out, "")
+			r.check(t, perform(t, &test.p, "n1", "static"), test.code, test.out, "")
 		})
 	}
 	r := newCompanionRun(policyNode("n1"))
-	r.check(t, (&policyCommand{companion: r.companion}).run(t.Context(), []string{"n1", "dynamic"}), 2, "", "error: policy \"dynamic\" must be static or none\n")
+	r.check(t, perform(t, &policyOptions{companion: r.companion}, "n1", "dynamic"), 2, "", "error: policy \"dynamic\" must be static or none\n")
 }
 
 func TestCPUPolicyWaits(t *testing.T) {
@@ -182,8 +182,8 @@ func TestCPUPolicyWaits(t *testing.T) {
 			if test.code == 2 {
 				timeout = 200 * time.Millisecond
 			}
-			p := &policyCommand{companion: r.companion, wait: true, timeout: timeout}
-			r.check(t, p.run(t.Context(), []string{"n1", "static"}), test.code, test.out,
+			p := &policyOptions{companion: r.companion, wait: true, timeout: timeout}
+			r.check(t, perform(t, p, "n1", "static"), test.code, test.out,
 				"node n1: policy static is requested\nnode n1: policy static is running since 2026-11-23T10:05:00Z, Job cpu-policy-static-a1\n"+test.errOut)
 		})
 	}
@@ -218,7 +218,7 @@ n1    cpupolicy  static-a1  2026-11-23T10:00:00Z
 		t.Run(test.name, func(t *testing.T) {
 			r := newCompanionRun(policyNode("n1"), lock())
 			r.in.WriteString(test.answer)
-			r.check(t, r.unlock(t.Context(), test.node, test.yes), test.code, test.out, test.errOut)
+			r.check(t, perform(t, &unlockOptions{force{companion: r.companion, yes: test.yes}}, test.node), test.code, test.out, test.errOut)
 			lease, err := r.kube.CoordinationV1().Leases(nodegroup.ControlPlaneLock.Namespace).Get(t.Context(), nodegroup.ControlPlaneLock.Name, metav1.GetOptions{})
 			if err != nil || (lease.Annotations[nodegroup.HoldersAnnotation] != "") != test.held {
 				t.Errorf("it has %v, %v", lease.Annotations, err)
@@ -226,28 +226,28 @@ n1    cpupolicy  static-a1  2026-11-23T10:00:00Z
 		})
 	}
 	r := newCompanionRun()
-	r.check(t, r.unlock(t.Context(), "n1", true), 2, "", "error: node n1 does not hold the lock of the control plane, Lease kube-system/partition-control-plane: it is free\n")
+	r.check(t, perform(t, &unlockOptions{force{companion: r.companion, yes: true}}, "n1"), 2, "", "error: node n1 does not hold the lock of the control plane, Lease kube-system/partition-control-plane: it is free\n")
 }
 
 func TestClaims(t *testing.T) {
 	r := newCompanionRun(append(shownNodes(), policyNode("n3", nodegroup.ClaimAnnotation, "{"))...)
-	r.check(t, r.listClaims(t.Context(), output.Table), 1, `NODE  OWNER      OPERATION  SINCE
+	r.check(t, perform(t, &claimListOptions{companion: r.companion}), 1, `NODE  OWNER      OPERATION  SINCE
 n2    cpupolicy  static-a2  2026-11-23T10:06:00Z
 n3    node n3: annotation nodegroup.workload.openshift.io/claim: "{" is no claim: unexpected end of JSON input
 `, "")
 	r = newCompanionRun(shownNodes()...)
-	r.check(t, r.release(t.Context(), "n1", true), 2, "", "error: node n1 is not claimed\n")
+	r.check(t, perform(t, &claimReleaseOptions{force{companion: r.companion, yes: true}}, "n1"), 2, "", "error: node n1 is not claimed\n")
 	cordoned := shownNodes()
 	cordoned[1].(*corev1.Node).Spec.Unschedulable = true
 	r = newCompanionRun(cordoned...)
 	r.in.WriteString("yes\n")
-	r.check(t, r.release(t.Context(), "n2", false), 0, `node n2 is claimed: {"owner":"cpupolicy","operation":"static-a2","since":"2026-11-23T10:06:00Z"}
+	r.check(t, perform(t, &claimReleaseOptions{force{companion: r.companion}}, "n2"), 0, `node n2 is claimed: {"owner":"cpupolicy","operation":"static-a2","since":"2026-11-23T10:06:00Z"}
 node n2: released
 node n2 is cordoned; if that is no longer needed, run: kubectl uncordon n2
 `, "If that operation still runs, another one may then act on the node at the same time. Release n2? Type yes to continue: ")
 	r.out.Reset()
 	r.errOut.Reset()
-	r.check(t, r.listClaims(t.Context(), output.Table), 0, "NODE  OWNER  OPERATION  SINCE\n", "")
+	r.check(t, perform(t, &claimListOptions{companion: r.companion}), 0, "NODE  OWNER  OPERATION  SINCE\n", "")
 }
 
 func TestAPlanOfAGroupNamesNodesAndPods(t *testing.T) {
@@ -256,8 +256,8 @@ func TestAPlanOfAGroupNamesNodesAndPods(t *testing.T) {
 		file string
 		args []string
 	}{{"", nil}, {"pinned.yaml", []string{"pinned"}}} {
-		p := &groupPlanCommand{companion: r.companion, file: test.file}
-		if err := p.run(t.Context(), test.args); err == nil || err.Error() != "name a CPUManagerPolicy of the cluster, or a file with -f" {
+		p := &groupPlanOptions{companion: r.companion, file: test.file}
+		if err := perform(t, p, test.args...); err == nil || err.Error() != "name a CPUManagerPolicy of the cluster, or a file with -f" {
 			t.Errorf("-f %q %q: got error %v", test.file, test.args, err)
 		}
 	}

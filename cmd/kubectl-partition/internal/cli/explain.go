@@ -31,7 +31,7 @@ import (
 )
 
 func newExplain(streams genericiooptions.IOStreams) *cobra.Command {
-	e := &explainer{cluster: genericclioptions.NewConfigFlags(true), streams: streams}
+	e := &explainOptions{cluster: genericclioptions.NewConfigFlags(true), streams: streams}
 	command := &cobra.Command{
 		Use:   "explain (POD | TYPE/NAME | -f FILE)...",
 		Short: "Show what becomes of a pod, and why",
@@ -62,17 +62,8 @@ Exit codes:
 
   # Without a cluster
   kubectl partition explain --local -f manifests/ -R`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 && e.files.RequireFilenameOrKustomize() != nil {
-				return errors.New("name a pod or a TYPE/NAME, or give a file with -f")
-			}
-			if len(args) > 0 && e.files.RequireFilenameOrKustomize() == nil {
-				return errors.New("name objects or files, and not both")
-			}
-			return nil
-		},
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(command *cobra.Command, args []string) error { return e.run(command.Context(), args) },
+		RunE:              steps(e),
 	}
 	e.format.Flag(command)
 	command.Flags().StringSliceVarP(&e.files.Filenames, "filename", "f", nil, "explain the objects in files, directories, URLs or standard input (-)")
@@ -83,7 +74,8 @@ Exit codes:
 	return command
 }
 
-type explainer struct {
+type explainOptions struct {
+	args    []string
 	cluster *genericclioptions.ConfigFlags
 	streams genericiooptions.IOStreams
 	format  output.Format
@@ -107,11 +99,29 @@ type explanations struct {
 	Unknown []status.Unknown `json:"unknown"`
 }
 
-func (e *explainer) run(ctx context.Context, args []string) error {
-	if e.local && len(args) > 0 {
+// Complete implements options.
+func (e *explainOptions) Complete(_ *cobra.Command, args []string) error {
+	e.args = args
+	return nil
+}
+
+// Validate implements options.
+func (e *explainOptions) Validate() error {
+	files := e.files.RequireFilenameOrKustomize() == nil
+	switch {
+	case len(e.args) == 0 && !files:
+		return errors.New("name a pod or a TYPE/NAME, or give a file with -f")
+	case len(e.args) > 0 && files:
+		return errors.New("name objects or files, and not both")
+	case e.local && len(e.args) > 0:
 		return errors.New("with --local there is no cluster to ask for objects; name files with -f")
 	}
-	objects, err := e.objects(args)
+	return nil
+}
+
+// Run implements options.
+func (e *explainOptions) Run(ctx context.Context) error {
+	objects, err := e.objects(e.args)
 	if err != nil {
 		return err
 	}
@@ -119,7 +129,7 @@ func (e *explainer) run(ctx context.Context, args []string) error {
 	if err := e.connect(ctx); err != nil {
 		return err
 	}
-	fromFiles := len(args) == 0
+	fromFiles := len(e.args) == 0
 	if fromFiles {
 		e.fromFiles = namespacesOf(objects)
 	}
@@ -153,13 +163,13 @@ func (e *explainer) run(ctx context.Context, args []string) error {
 
 // objects reads the objects that are named, or that are in files, as far as the client knows
 // their kinds.
-func (e *explainer) objects(args []string) (objects []runtime.Object, err error) {
+func (e *explainOptions) objects(args []string) (objects []runtime.Object, err error) {
 	namespace, enforce, err := e.cluster.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, err
 	}
 	// What is in files need not be of a kind that the cluster has.
-	fromFiles := len(args) == 0
+	fromFiles := len(e.args) == 0
 	builder := resource.NewBuilder(e.cluster).Unstructured().LocalParam(fromFiles).NamespaceParam(namespace).DefaultNamespace().FilenameParam(enforce, &e.files).Flatten()
 	if len(args) > 0 {
 		builder = builder.ResourceNames("pods", args...)
@@ -203,7 +213,7 @@ func inNamespace(object runtime.Object, namespace string) {
 }
 
 // connect reads what does not depend on the objects.
-func (e *explainer) connect(ctx context.Context) error {
+func (e *explainOptions) connect(ctx context.Context) error {
 	if e.local {
 		return nil
 	}
@@ -227,7 +237,7 @@ func (e *explainer) connect(ctx context.Context) error {
 	return nil
 }
 
-func (e *explainer) explain(ctx context.Context, object runtime.Object, fromFile bool) (*explain.Explanation, error) {
+func (e *explainOptions) explain(ctx context.Context, object runtime.Object, fromFile bool) (*explain.Explanation, error) {
 	name := explain.NamespaceOf(object)
 	if name == "" {
 		return nil, nil

@@ -4,24 +4,22 @@ package cli
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 )
 
 // replaceFile replaces a file atomically, so that no one reads half of it, and nothing is lost if there is no
 // room. Its mode does not depend on the umask. The temporary name begins with a dot, because a kubelet that
-// watches the directory would start a static pod from any other. An owner is that of the file, as far as this process
-// may give files away; nil means this process.
-func replaceFile(name string, content []byte, mode os.FileMode, owner *syscall.Stat_t) error {
+// watches the directory would start a static pod from any other. Its owner is that of the file as it was, as far as
+// this process may give files away; nil means this process.
+func replaceFile(name string, content []byte, mode os.FileMode, was os.FileInfo) error {
 	temporary, err := os.CreateTemp(filepath.Dir(name), ".kubectl-partition-*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(temporary.Name())
-	if owner != nil {
-		if err := temporary.Chown(int(owner.Uid), int(owner.Gid)); err != nil && !errors.Is(err, fs.ErrPermission) {
+	if was != nil {
+		if err := keepOwner(temporary, was); err != nil {
 			return errors.Join(err, temporary.Close())
 		}
 	}

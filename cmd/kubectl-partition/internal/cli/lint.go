@@ -33,7 +33,8 @@ const (
 	githubFormat output.Format = "github"
 )
 
-type lintCommand struct {
+type lintOptions struct {
+	args        []string
 	streams     genericiooptions.IOStreams
 	config      *genericclioptions.ConfigFlags
 	format      output.Format
@@ -47,7 +48,7 @@ type lintCommand struct {
 }
 
 func newLint(streams genericiooptions.IOStreams) *cobra.Command {
-	l := &lintCommand{streams: streams, config: genericclioptions.NewConfigFlags(true)}
+	l := &lintOptions{streams: streams, config: genericclioptions.NewConfigFlags(true)}
 	command := &cobra.Command{
 		Use:   "lint (PATH... | - | --live)",
 		Short: "Find manifests whose pods will not be partitioned, or that do not work with partitioned pods",
@@ -86,23 +87,7 @@ Exit codes:
 
   # Annotate a pull request in a GitHub workflow
   kubectl partition lint manifests/ -o github`,
-		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case l.listOfRules:
-			case l.live && len(args) > 0:
-				return fmt.Errorf("--live reads a cluster, and %q is a file; give one of them", args[0])
-			case !l.live && len(args) == 0:
-				return fmt.Errorf("give files, directories, - for standard input, or --live")
-			case l.live && l.allowFix:
-				return fmt.Errorf("--fix writes files, and --live reads a cluster; give one of them")
-			case l.allowFix && slices.Contains(args, lint.Stdin):
-				return fmt.Errorf("--fix writes files, and cannot write standard input")
-			}
-			return nil
-		},
-		RunE: func(command *cobra.Command, args []string) error {
-			return l.run(command.Context(), args)
-		},
+		RunE: steps(l),
 	}
 	flags := command.Flags()
 	l.format.Flag(command, sarifFormat, githubFormat)
@@ -119,12 +104,26 @@ Exit codes:
 	return command
 }
 
-func (l *lintCommand) run(ctx context.Context, args []string) error {
+// Validate implements options.
+func (l *lintOptions) Validate() error {
+	switch {
+	case l.listOfRules:
+	case l.live && len(l.args) > 0:
+		return fmt.Errorf("--live reads a cluster, and %q is a file; give one of them", l.args[0])
+	case !l.live && len(l.args) == 0:
+		return fmt.Errorf("give files, directories, - for standard input, or --live")
+	case l.live && l.allowFix:
+		return fmt.Errorf("--fix writes files, and --live reads a cluster; give one of them")
+	case l.allowFix && slices.Contains(l.args, lint.Stdin):
+		return fmt.Errorf("--fix writes files, and cannot write standard input")
+	}
+	return nil
+}
+
+// Run implements options.
+func (l *lintOptions) Run(ctx context.Context) error {
 	if l.listOfRules {
 		return l.printRules()
-	}
-	if err := l.complete(); err != nil {
-		return err
 	}
 	var sources []lint.Source
 	var problems []lint.Problem
@@ -132,7 +131,7 @@ func (l *lintCommand) run(ctx context.Context, args []string) error {
 	if l.live {
 		sources, problems, err = l.readCluster(ctx)
 	} else {
-		sources, err = lint.Read(args, l.streams.In)
+		sources, err = lint.Read(l.args, l.streams.In)
 	}
 	if err != nil {
 		return err
@@ -159,8 +158,9 @@ func (l *lintCommand) run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// complete reads what flags name.
-func (l *lintCommand) complete() error {
+// Complete implements options.
+func (l *lintOptions) Complete(_ *cobra.Command, args []string) error {
+	l.args = args
 	named := append(slices.Clone(l.active), l.options.Require)
 	for _, workloadType := range slices.Sorted(maps.Keys(l.options.PoolCPUs)) {
 		if cpus := l.options.PoolCPUs[workloadType]; cpus < 1 {
@@ -204,7 +204,7 @@ func (l *lintCommand) complete() error {
 }
 
 // write writes what is fixed, and returns all sources as they are now.
-func (l *lintCommand) write(sources []lint.Source, fixed []lint.Fixed) ([]lint.Source, error) {
+func (l *lintOptions) write(sources []lint.Source, fixed []lint.Fixed) ([]lint.Source, error) {
 	sources = slices.Clone(sources)
 	for _, f := range fixed {
 		// A link stays one.
@@ -216,8 +216,7 @@ func (l *lintCommand) write(sources []lint.Source, fixed []lint.Fixed) ([]lint.S
 		if err != nil {
 			return nil, err
 		}
-		owner, _ := info.Sys().(*syscall.Stat_t)
-		err = replaceFile(name, f.Source.Data, info.Mode().Perm(), owner)
+		err = replaceFile(name, f.Source.Data, info.Mode().Perm(), info)
 		if errors.Is(err, syscall.EBUSY) || errors.Is(err, fs.ErrPermission) {
 			// The file is a mount, or its directory is not to be written.
 			err = os.WriteFile(name, f.Source.Data, info.Mode().Perm())
@@ -237,7 +236,7 @@ func (l *lintCommand) write(sources []lint.Source, fixed []lint.Fixed) ([]lint.S
 	return sources, nil
 }
 
-func (l *lintCommand) print(report *lint.Report) error {
+func (l *lintOptions) print(report *lint.Report) error {
 	switch l.format {
 	case sarifFormat:
 		return report.SARIF().PrettyWrite(l.streams.Out)
@@ -317,7 +316,7 @@ type ruleList struct {
 	Rules           []lint.Rule `json:"rules"`
 }
 
-func (l *lintCommand) printRules() error {
+func (l *lintOptions) printRules() error {
 	rules := lint.Rules()
 	return l.format.Print(l.streams.Out, ruleList{output.TypeMeta("LintRules"), rules}, func(w io.Writer, _ bool) error {
 		table := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)

@@ -43,7 +43,7 @@ var namespaced = []schema.GroupResource{
 
 // readCluster reads what lint needs, of one namespace if one is given. What may not be read is
 // a problem. The error is that of a cluster that cannot be reached.
-func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, problems []lint.Problem, err error) {
+func (l *lintOptions) readCluster(ctx context.Context) (sources []lint.Source, problems []lint.Problem, err error) {
 	mapper, err := l.config.ToRESTMapper()
 	if err != nil {
 		return nil, nil, err
@@ -149,7 +149,7 @@ func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, p
 }
 
 // visit lists objects by pages, or gets those of the names.
-func (l *lintCommand) visit(what schema.GroupResource, visit func(runtime.Object), names ...string) error {
+func (l *lintOptions) visit(what schema.GroupResource, visit func(runtime.Object), names ...string) error {
 	arguments := append([]string{what.String()}, names...)
 	return resource.NewBuilder(l.config).
 		Unstructured().

@@ -26,6 +26,7 @@ import (
 )
 
 type planOptions struct {
+	names   []string
 	streams genericiooptions.IOStreams
 	config  *genericclioptions.ConfigFlags
 	format  output.Format
@@ -81,7 +82,7 @@ Exit codes:
   # What if the file goes?
   kubectl partition plan --on-host --remove worker-1`,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(command *cobra.Command, args []string) error { return o.run(command.Context(), args) },
+		RunE:              steps(o),
 	}
 	flags := command.Flags()
 	flags.StringVarP(&o.file, "file", "f", "", "the wanted pinning file; - is standard input")
@@ -119,12 +120,30 @@ Exit codes:
 	return command
 }
 
-func (o *planOptions) run(ctx context.Context, names []string) error {
+// Complete implements options.
+func (o *planOptions) Complete(_ *cobra.Command, args []string) error {
+	o.names = args
+	return nil
+}
+
+// Validate implements options.
+func (o *planOptions) Validate() error {
+	if len(o.names) > 0 && o.selector != "" {
+		return errors.New("name the nodes or select them with --selector, not both")
+	}
+	if o.onHost {
+		return needsNode("plan --on-host")
+	}
+	return nil
+}
+
+// Run implements options.
+func (o *planOptions) Run(ctx context.Context) error {
 	wanted, err := o.wanted()
 	if err != nil {
 		return err
 	}
-	nodes, err := o.nodes(ctx, names)
+	nodes, err := o.nodes(ctx)
 	if err != nil {
 		return err
 	}
@@ -175,14 +194,11 @@ func (o *planOptions) wanted() (plan.File, error) {
 const maxWanted = 1<<20 + 1
 
 // nodes returns what is known of the nodes.
-func (o *planOptions) nodes(ctx context.Context, names []string) ([]plan.Node, error) {
+func (o *planOptions) nodes(ctx context.Context) ([]plan.Node, error) {
 	nodes := []plan.Node{{}}
-	if len(names) > 0 && o.selector != "" {
-		return nil, errors.New("name the nodes or select them with --selector, not both")
-	}
-	if len(names) > 0 || o.selector != "" {
+	if len(o.names) > 0 || o.selector != "" {
 		var err error
-		if nodes, err = o.live(ctx, names); err != nil {
+		if nodes, err = o.live(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -249,7 +265,7 @@ func (o *planOptions) sources() (sources []plan.Files, err error) {
 	return sources, nil
 }
 
-func (o *planOptions) live(ctx context.Context, names []string) ([]plan.Node, error) {
+func (o *planOptions) live(ctx context.Context) ([]plan.Node, error) {
 	config, err := o.config.ToRESTConfig()
 	if err != nil {
 		return nil, err
@@ -259,7 +275,7 @@ func (o *planOptions) live(ctx context.Context, names []string) ([]plan.Node, er
 	if err != nil {
 		return nil, err
 	}
-	return nodes.Reader{Client: client, Config: config}.Nodes(ctx, names, o.selector)
+	return nodes.Reader{Client: client, Config: config}.Nodes(ctx, o.names, o.selector)
 }
 
 // mostNames is how many names of pods a table has in one row, unless it is wide.

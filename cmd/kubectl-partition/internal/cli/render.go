@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,23 +21,25 @@ import (
 	"workload.openshift.io/kubernetes/node/topology"
 )
 
-type renderCommand struct {
+type renderOptions struct {
 	genericiooptions.IOStreams
 	types, cpusets, roles, host []string
 	file, cpusOfHost, policy    string
 	fromNode, force             bool
 	cpus                        int
 	target, to, image, variant  string
+	// changed reports whether a flag is given.
+	changed func(flag string) bool
 	// sysfs is where the CPUs of this host are read.
 	sysfs string
 }
 
 func newRender(streams genericiooptions.IOStreams) *cobra.Command {
-	c := &renderCommand{IOStreams: streams, sysfs: topology.Sysfs}
+	c := &renderOptions{IOStreams: streams, sysfs: topology.Sysfs}
 	return c.command()
 }
 
-func (c *renderCommand) command() *cobra.Command {
+func (c *renderOptions) command() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "render (--type TYPE --cpuset LIST)... | --file FILE | --from-node",
 		Short: "Write the configuration of partitioned nodes",
@@ -61,13 +64,7 @@ Exit codes:
 
   # User data for cloud-init, with slices and irqbalance of what --host has
   kubectl partition render --cpuset 0-1 --host=slices,irqbalance --target cloud-init`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("%q is not a flag; a value of --host needs an equals sign, as in --host=affinity", args[0])
-			}
-			return nil
-		},
-		RunE: func(command *cobra.Command, _ []string) error { return c.run(command) },
+		RunE: steps(c),
 	}
 	targets := slices.Sorted(maps.Keys(render.Targets))
 	about := make([]string, len(targets))
@@ -122,21 +119,40 @@ Exit codes:
 	return command
 }
 
-func (c *renderCommand) run(command *cobra.Command) error {
+// Complete implements options.
+func (c *renderOptions) Complete(command *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%q is not a flag; a value of --host needs an equals sign, as in --host=affinity", args[0])
+	}
+	c.changed = command.Flags().Changed
+	return nil
+}
+
+// Validate implements options.
+func (c *renderOptions) Validate() error {
 	targets := map[string]render.Target{"kube-apiserver-image": render.Kubeadm, "butane-variant": render.Butane}
 	for _, flag := range slices.Sorted(maps.Keys(targets)) {
-		if command.Flags().Changed(flag) && c.target != string(targets[flag]) {
+		if c.changed(flag) && c.target != string(targets[flag]) {
 			return fmt.Errorf("--%s is for the target %s, and --target is %s", flag, targets[flag], c.target)
 		}
 	}
+	if !c.fromNode && c.changed("cpus") {
+		return errors.New("--cpus needs --from-node, which chooses them")
+	}
+	if c.fromNode && c.sysfs == topology.Sysfs {
+		return needsNode("render --from-node")
+	}
+	return nil
+}
+
+// Run implements options.
+func (c *renderOptions) Run(context.Context) error {
 	var host *topology.Topology
 	if c.fromNode {
 		var err error
 		if host, err = topology.Read(c.sysfs); err != nil {
 			return fmt.Errorf("this host's topology: %w", err)
 		}
-	} else if command.Flags().Changed("cpus") {
-		return errors.New("--cpus needs --from-node, which chooses them")
 	}
 	configurations, err := c.configurations(host)
 	if err != nil {
@@ -175,14 +191,14 @@ func (c *renderCommand) run(command *cobra.Command) error {
 	return nil
 }
 
-func (c *renderCommand) say(prefix string, sentences []string) {
+func (c *renderOptions) say(prefix string, sentences []string) {
 	for _, sentence := range sentences {
 		fmt.Fprintf(c.ErrOut, "%s%s\n", prefix, sentence)
 	}
 }
 
 // configurations returns what flags, file or topology say. host is nil without --from-node.
-func (c *renderCommand) configurations(host *topology.Topology) (all []nodefiles.NodeConfiguration, err error) {
+func (c *renderOptions) configurations(host *topology.Topology) (all []nodefiles.NodeConfiguration, err error) {
 	switch {
 	case c.file != "":
 		all, err = c.read()
@@ -210,7 +226,7 @@ func (c *renderCommand) configurations(host *topology.Topology) (all []nodefiles
 	return all, err
 }
 
-func (c *renderCommand) read() ([]nodefiles.NodeConfiguration, error) {
+func (c *renderOptions) read() ([]nodefiles.NodeConfiguration, error) {
 	if c.file == "-" {
 		all, err := render.Read(c.In)
 		if err != nil {
@@ -231,11 +247,11 @@ func (c *renderCommand) read() ([]nodefiles.NodeConfiguration, error) {
 }
 
 // fromFlags returns a configuration with what flags say about all pools.
-func (c *renderCommand) fromFlags(partitions []nodefiles.Partition) []nodefiles.NodeConfiguration {
+func (c *renderOptions) fromFlags(partitions []nodefiles.Partition) []nodefiles.NodeConfiguration {
 	return []nodefiles.NodeConfiguration{{TypeMeta: output.TypeMeta(render.Kind), Roles: c.roles, Partitions: partitions}}
 }
 
-func (c *renderCommand) pairs() ([]nodefiles.NodeConfiguration, error) {
+func (c *renderOptions) pairs() ([]nodefiles.NodeConfiguration, error) {
 	types := c.types
 	if len(types) == 0 && len(c.cpusets) == 1 {
 		types = []string{defaultType}
@@ -253,7 +269,7 @@ func (c *renderCommand) pairs() ([]nodefiles.NodeConfiguration, error) {
 // defaultType is the one that most clusters have.
 const defaultType = "management"
 
-func (c *renderCommand) propose(host *topology.Topology) ([]nodefiles.NodeConfiguration, error) {
+func (c *renderOptions) propose(host *topology.Topology) ([]nodefiles.NodeConfiguration, error) {
 	types := c.types
 	if len(types) == 0 {
 		types = []string{defaultType}
@@ -271,7 +287,7 @@ func (c *renderCommand) propose(host *topology.Topology) ([]nodefiles.NodeConfig
 }
 
 // print prints what is one file, or several documents of YAML.
-func (c *renderCommand) print(files []nodefiles.File) error {
+func (c *renderOptions) print(files []nodefiles.File) error {
 	target := render.Target(c.target)
 	if target == render.Tree || target == render.Kubeadm || len(files) > 1 && target != render.MachineConfig {
 		return fmt.Errorf("the target %s makes %d files; give a directory for them with --to", target, len(files))
@@ -289,7 +305,7 @@ func (c *renderCommand) print(files []nodefiles.File) error {
 
 // write writes the files below --to, and prints their names. Unless --force is given, it
 // writes none if one of them exists.
-func (c *renderCommand) write(files []nodefiles.File) error {
+func (c *renderOptions) write(files []nodefiles.File) error {
 	if !c.force {
 		var existing []string
 		for _, file := range files {

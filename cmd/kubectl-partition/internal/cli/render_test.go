@@ -19,7 +19,7 @@ func runRender(t *testing.T, host *topologytest.Host, input string, args ...stri
 	t.Helper()
 	streams, in, stdout, stderr := genericiooptions.NewTestIOStreams()
 	in.WriteString(input)
-	c := &renderCommand{IOStreams: streams, sysfs: filepath.Join(t.TempDir(), "none")}
+	c := &renderOptions{IOStreams: streams, sysfs: filepath.Join(t.TempDir(), "none")}
 	if host != nil {
 		c.sysfs = topologytest.Sysfs(t, *host)
 	}

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -26,10 +27,16 @@ import (
 // errIncomplete ends a command that has printed all that it could find out.
 var errIncomplete = errors.New("nothing wrong was found, but the status is incomplete; the missing information is named above")
 
+type statusOptions struct {
+	flagsAlone
+	status.Options
+	streams genericiooptions.IOStreams
+	config  *genericclioptions.ConfigFlags
+	format  output.Format
+}
+
 func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
-	cluster := genericclioptions.NewConfigFlags(true)
-	var format output.Format
-	var options status.Options
+	o := &statusOptions{streams: streams, config: genericclioptions.NewConfigFlags(true)}
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of partitioning in a cluster",
@@ -65,32 +72,35 @@ Exit codes:
   kubectl partition status -o json | jq -r '.servers[] | select(.plugin == "absent").url'`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error {
-			config, err := cluster.ToRESTConfig()
-			if err != nil {
-				return err
-			}
-			s, err := status.Read(command.Context(), config, options)
-			if err != nil {
-				return err
-			}
-			if err := format.Print(streams.Out, s, func(w io.Writer, wide bool) error { return printStatus(w, s, wide) }); err != nil {
-				return err
-			}
-			switch {
-			case s.Found():
-				return errFound
-			case s.Incomplete():
-				return errIncomplete
-			}
-			return nil
-		},
+		RunE:              steps(o),
 	}
-	format.Flag(command)
-	command.Flags().BoolVar(&options.Pools, "pools", false, "ask each kubelet for the sizes of its pools; needs the right to get nodes/proxy")
-	cluster.Namespace = nil // the status is that of the whole cluster
-	cluster.AddFlags(command.Flags())
+	o.format.Flag(command)
+	command.Flags().BoolVar(&o.Pools, "pools", false, "ask each kubelet for the sizes of its pools; needs the right to get nodes/proxy")
+	o.config.Namespace = nil // the status is that of the whole cluster
+	o.config.AddFlags(command.Flags())
 	return command
+}
+
+// Run implements options.
+func (o *statusOptions) Run(ctx context.Context) error {
+	config, err := o.config.ToRESTConfig()
+	if err != nil {
+		return err
+	}
+	s, err := status.Read(ctx, config, o.Options)
+	if err != nil {
+		return err
+	}
+	if err := o.format.Print(o.streams.Out, s, func(w io.Writer, wide bool) error { return printStatus(w, s, wide) }); err != nil {
+		return err
+	}
+	switch {
+	case s.Found():
+		return errFound
+	case s.Incomplete():
+		return errIncomplete
+	}
+	return nil
 }
 
 // mostRows is how many rows of a long table, or names of a list, are printed without -o wide.

@@ -121,8 +121,21 @@ type tunedFault struct {
 	Message string `json:"message"`
 }
 
+// tuningStatusOptions are of the command status, and tuningPlanOptions of the command plan.
+type (
+	tuningStatusOptions struct {
+		flagsAlone
+		tuningCommand
+	}
+	tuningPlanOptions struct {
+		flagsAlone
+		tuningCommand
+		file, pool string
+	}
+)
+
 func newTuningStatus(streams genericiooptions.IOStreams) *cobra.Command {
-	c := &tuningCommand{streams: streams}
+	c := &tuningStatusOptions{tuningCommand: tuningCommand{streams: streams}}
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Show for each node which profile it has, why, and what TuneD says",
@@ -134,13 +147,14 @@ Exit codes:
   1  one is not
   2  the cluster cannot be asked`,
 		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error { return c.status(command.Context()) },
+		RunE: steps(c),
 	}
 	c.flags(command)
 	return command
 }
 
-func (c *tuningCommand) status(ctx context.Context) error {
+// Run implements options.
+func (c *tuningStatusOptions) Run(ctx context.Context) error {
 	if err := c.connect(); err != nil {
 		return err
 	}
@@ -148,11 +162,11 @@ func (c *tuningCommand) status(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	profiles, err := tuningObjects[tunedv1.Profile](ctx, c, "profiles")
+	profiles, err := tuningObjects[tunedv1.Profile](ctx, &c.tuningCommand, "profiles")
 	if err != nil {
 		return err
 	}
-	tuneds, err := tuningObjects[tunedv1.Tuned](ctx, c, "tuneds")
+	tuneds, err := tuningObjects[tunedv1.Tuned](ctx, &c.tuningCommand, "tuneds")
 	if err != nil {
 		return err
 	}
@@ -252,8 +266,7 @@ type tuningPlan struct {
 }
 
 func newTuningPlan(streams genericiooptions.IOStreams) *cobra.Command {
-	c := &tuningCommand{streams: streams}
-	var file, pool string
+	c := &tuningPlanOptions{tuningCommand: tuningCommand{streams: streams}}
 	command := &cobra.Command{
 		Use:   "plan -f FILE --nodepool POOL",
 		Short: "Say what Tuneds would change on the nodes of a NodePool, and write nothing",
@@ -272,11 +285,11 @@ Exit codes:
 		Example: `  kubectl partition tuning plan -f tuned.yaml --nodepool pool-a
   kubectl --kubeconfig=management get configmaps -n clusters sysctls -o yaml | kubectl partition tuning plan -f - --nodepool pool-a`,
 		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error { return c.plan(command.Context(), file, pool) },
+		RunE: steps(c),
 	}
 	c.flags(command)
-	command.Flags().StringVarP(&file, "filename", "f", "", "file of Tuneds, or of ConfigMaps that have them; - is standard input")
-	command.Flags().StringVar(&pool, "nodepool", "", "name of the NodePool")
+	command.Flags().StringVarP(&c.file, "filename", "f", "", "file of Tuneds, or of ConfigMaps that have them; - is standard input")
+	command.Flags().StringVar(&c.pool, "nodepool", "", "name of the NodePool")
 	for _, name := range []string{"filename", "nodepool"} {
 		if err := command.MarkFlagRequired(name); err != nil {
 			panic(err) // the flag exists
@@ -285,7 +298,9 @@ Exit codes:
 	return command
 }
 
-func (c *tuningCommand) plan(ctx context.Context, file, pool string) error {
+// Run implements options.
+func (c *tuningPlanOptions) Run(ctx context.Context) error {
+	file, pool := c.file, c.pool
 	var data []byte
 	var err error
 	if file == "-" {
@@ -311,7 +326,7 @@ func (c *tuningCommand) plan(ctx context.Context, file, pool string) error {
 	if err != nil {
 		return err
 	}
-	profiles, err := tuningObjects[tunedv1.Profile](ctx, c, "profiles")
+	profiles, err := tuningObjects[tunedv1.Profile](ctx, &c.tuningCommand, "profiles")
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func tuned(t *testing.T, change func(*tunedv1.Profile, *tunedv1.Tuned), run func
 }
 
 func TestTuningStatus(t *testing.T) {
-	status := func(c *tuningCommand) error { return c.status(t.Context()) }
+	status := func(c *tuningCommand) error { return perform(t, &tuningStatusOptions{tuningCommand: *c}) }
 	for name, test := range map[string]struct {
 		change func(*tunedv1.Profile, *tunedv1.Tuned)
 		want   []string
@@ -145,7 +145,9 @@ func TestTuningPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := write(test.text)
-			code, out, problem := tuned(t, nil, func(c *tuningCommand) error { return c.plan(t.Context(), path, "pool-a") })
+			code, out, problem := tuned(t, nil, func(c *tuningCommand) error {
+				return perform(t, &tuningPlanOptions{tuningCommand: *c, file: path, pool: "pool-a"})
+			})
 			if code != test.code || !strings.Contains(problem, test.problem) || problem != "" && test.problem == "" {
 				t.Errorf("the exit code is %d, want %d, and the error %q", code, test.code, problem)
 			}
@@ -156,7 +158,9 @@ func TestTuningPlan(t *testing.T) {
 			}
 		})
 	}
-	if code, out, problem := tuned(t, nil, func(c *tuningCommand) error { return c.plan(t.Context(), "-", "pool-a") }); code != 1 || !strings.Contains(out, "65536") {
+	if code, out, problem := tuned(t, nil, func(c *tuningCommand) error {
+		return perform(t, &tuningPlanOptions{tuningCommand: *c, file: "-", pool: "pool-a"})
+	}); code != 1 || !strings.Contains(out, "65536") {
 		t.Errorf("from standard input: %d, %s, %s", code, out, problem)
 	}
 }
