@@ -18,7 +18,13 @@ const (
 	AttributeMemoryManager = "memoryManagerPolicy"
 	// AttributePolicyUnknown says by a [PolicyUnknown] why none of the others is there.
 	AttributePolicyUnknown = "policyUnknown"
+	// AttributeCPUDriver names the DRA driver for which the zones offer no CPU.
+	AttributeCPUDriver = "cpuDriver"
 )
+
+// DRACPUDriver is the name of the DRA driver that gives CPUs to pods, beside the kubelet's CPU manager: that of
+// kubernetes-sigs/dra-driver-cpu, as its ResourceSlices have it.
+const DRACPUDriver = "dra.cpu"
 
 // PolicyUnknown is a code that says why it is not known how a kubelet runs. Empty means that it is known.
 type PolicyUnknown string
@@ -83,6 +89,16 @@ func (k Kubelet) attributes() v1alpha2.AttributeList {
 		{Name: AttributeCPUManager, Value: k.CPUManagerPolicy},
 		{Name: AttributeMemoryManager, Value: k.MemoryManagerPolicy},
 	}
+}
+
+// CPUDriverOf reads from a node's NodeResourceTopology which DRA driver gives its CPUs; empty if none does.
+func CPUDriverOf(attributes v1alpha2.AttributeList) string {
+	for _, attribute := range attributes {
+		if attribute.Name == AttributeCPUDriver {
+			return attribute.Value
+		}
+	}
+	return ""
 }
 
 // KubeletOf reads how a node's kubelet runs from its NodeResourceTopology. known is false if another exporter wrote that, or

@@ -26,6 +26,8 @@ type Observed struct {
 	Pods []*podresourcesv1.PodResources
 	// Kubelet is how the kubelet runs.
 	Kubelet Kubelet
+	// CPUDriver is the DRA driver that gives the node's CPUs to pods, such as [DRACPUDriver]. Empty means that the kubelet alone does.
+	CPUDriver string
 	// Fingerprint says which pods the fingerprint is of; the zero value is [FingerprintExclusive].
 	Fingerprint Fingerprint
 }
@@ -34,7 +36,7 @@ type Observed struct {
 type zone struct {
 	node topology.NUMANode
 	// cpus are those that the kubelet gives to containers exclusively, and free those of them that none has. aligned is
-	// false if the kubelet gives none of the whole node.
+	// false if nobody gives CPUs of single NUMA nodes.
 	cpus, free cpuset.CPUSet
 	aligned    bool
 	// memory has bytes by resource: memory, and huge pages of each size.
@@ -51,7 +53,8 @@ type devices struct{ healthy, used map[string]bool }
 // what the kubelet gives to pods, and available is what no container has got. A resource is in the zones only if the kubelet
 // gives it by NUMA node: CPUs under the policy static of its CPU manager, memory and huge pages under the policy Static of
 // its memory manager, and devices of which it knows the NUMA nodes. What containers share lowers nothing. A CPU that the
-// kubelet has reserved, such as one of a pool, is in the capacity alone.
+// kubelet has reserved, such as one of a pool, is in the capacity alone. So are all CPUs where a DRA driver gives them: the
+// kubelet does not know which of them pods have.
 //
 // A device of several NUMA nodes counts in each of them, as it does for the kubelet's topology manager
 // (pkg/kubelet/cm/devicemanager/topology_hints.go). An error names what podresources says of a NUMA node or a CPU that
@@ -103,6 +106,10 @@ func (o Observed) addCPUs(zones map[int]*zone) error {
 		z.cpus = allocatable.Intersection(z.node.CPUs)
 		z.free = z.cpus.Difference(exclusive)
 		z.aligned = !allocatable.IsEmpty() && !z.node.CPUs.IsEmpty()
+		if o.CPUDriver != "" {
+			// Without CPUs in the zones, a scheduler would take them for CPUs that are the same on each NUMA node.
+			z.cpus, z.free, z.aligned = cpuset.New(), cpuset.New(), !z.node.CPUs.IsEmpty()
+		}
 		unknown = unknown.Difference(z.node.CPUs)
 	}
 	if !unknown.IsEmpty() {
@@ -268,6 +275,9 @@ func info(name string, format resource.Format, capacity, allocatable, available 
 // Attributes says how the kubelet runs and which pods it has. Policy and scope are there only if they are known.
 func (o Observed) Attributes() v1alpha2.AttributeList {
 	list := o.Kubelet.attributes()
+	if o.CPUDriver != "" {
+		list = append(list, v1alpha2.AttributeInfo{Name: AttributeCPUDriver, Value: o.CPUDriver})
+	}
 	if o.Fingerprint == FingerprintNone {
 		return list
 	}

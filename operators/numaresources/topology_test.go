@@ -74,6 +74,7 @@ func TestZones(t *testing.T) {
 	for name, test := range map[string]struct {
 		allocatable *podresourcesv1.AllocatableResourcesResponse
 		pods        []*podresourcesv1.PodResources
+		driver      string
 		want        []string // resource of a zone: capacity, allocatable, available
 		err         string
 	}{
@@ -127,6 +128,14 @@ func TestZones(t *testing.T) {
 		"a pool that has a whole NUMA node leaves no CPU there": {
 			allocatable: &podresourcesv1.AllocatableResourcesResponse{CpuIds: cpus(t, "2-3,6-7")},
 			want:        []string{"node-0 cpu: 4 0 0", "node-1 cpu: 4 4 4"},
+		},
+		"a DRA driver's CPUs are offered to nobody": {
+			allocatable: &podresourcesv1.AllocatableResourcesResponse{CpuIds: cpus(t, "0-7")}, driver: DRACPUDriver,
+			want: []string{"node-0 cpu: 4 0 0", "node-1 cpu: 4 0 0"},
+		},
+		"nor are they where the CPU manager has the policy none": {
+			allocatable: &podresourcesv1.AllocatableResourcesResponse{}, driver: DRACPUDriver,
+			want: []string{"node-0 cpu: 4 0 0", "node-1 cpu: 4 0 0"},
 		},
 		"a kubelet whose CPU manager has the policy none gives no CPUs by NUMA node": {
 			allocatable: &podresourcesv1.AllocatableResourcesResponse{Memory: []*podresourcesv1.ContainerMemory{memory("memory", gib, 0)}},
@@ -196,7 +205,7 @@ func TestZones(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			zones, err := Observed{Nodes: host(t, 2), Allocatable: test.allocatable, Pods: test.pods}.Zones()
+			zones, err := Observed{Nodes: host(t, 2), Allocatable: test.allocatable, Pods: test.pods, CPUDriver: test.driver}.Zones()
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
 					t.Errorf("the error is %v, want %q", err, test.err)
@@ -279,6 +288,9 @@ func TestAttributes(t *testing.T) {
 		"a node without pods has a fingerprint, too": {
 			Observed{Kubelet: kubelet}, policies + print("with-exclusive-resources"),
 		},
+		"a DRA driver that gives CPUs is named": {
+			Observed{Kubelet: kubelet, CPUDriver: DRACPUDriver, Fingerprint: FingerprintNone}, policies + " cpuDriver=dra.cpu",
+		},
 		"a policy that is not known is not guessed": {
 			Observed{Kubelet: Kubelet{Unknown: CertificateNotVerified}, Fingerprint: FingerprintNone}, "policyUnknown=CertificateNotVerified",
 		},
@@ -294,6 +306,9 @@ func TestAttributes(t *testing.T) {
 			}
 			if read, known := KubeletOf(attributes); read != test.observed.Kubelet || known != (read.Unknown == "") {
 				t.Errorf("they are read as %+v, known: %t", read, known)
+			}
+			if driver := CPUDriverOf(attributes); driver != test.observed.CPUDriver {
+				t.Errorf("the driver is read as %q", driver)
 			}
 		})
 	}

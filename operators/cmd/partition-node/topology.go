@@ -99,13 +99,15 @@ func token(config *rest.Config) (string, error) {
 	return config.BearerToken, nil
 }
 
-// topologyClient returns a client for one kind. It asks kube-apiserver for no list of kinds.
+// topologyClient returns a client for NodeResourceTopologies and the metadata of ResourceSlices. It asks kube-apiserver for no list of
+// kinds.
 func topologyClient(config *rest.Config) (client.Client, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha2.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha2.SchemeGroupVersion})
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha2.SchemeGroupVersion, daemon.ResourceSlice.GroupVersion()})
+	mapper.Add(daemon.ResourceSlice, meta.RESTScopeRoot)
 	mapper.AddSpecific(v1alpha2.SchemeGroupVersion.WithKind("NodeResourceTopology"), v1alpha2.SchemeGroupVersion.WithResource("noderesourcetopologies"),
 		v1alpha2.SchemeGroupVersion.WithResource("noderesourcetopology"), meta.RESTScopeRoot)
 	return client.New(config, client.Options{Scheme: scheme, Mapper: mapper})

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -372,6 +373,39 @@ func TestAnExporterSaysWhatItsNodeHas(t *testing.T) {
 		took := time.Since(began)
 		if t.Logf("written after %s", took.Round(time.Millisecond)); took > 10*time.Second {
 			t.Errorf("it took %s", took)
+		}
+	})
+	t.Run("a DRA driver that gives CPUs", func(t *testing.T) {
+		// Those of other drivers and other nodes change nothing.
+		slice := func(driver, node string) *resourcev1.ResourceSlice {
+			return &resourcev1.ResourceSlice{
+				ObjectMeta: metav1.ObjectMeta{Name: node + "-" + driver},
+				Spec:       resourcev1.ResourceSliceSpec{Driver: driver, NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1}},
+			}
+		}
+		drives := slice("dra.cpu", e.node.Name)
+		for _, object := range []*resourcev1.ResourceSlice{slice("gpu.example.com", e.node.Name), slice("dra.cpu", "elsewhere"), drives} {
+			if err := e.plane.Client.Create(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = e.plane.Client.Delete(context.WithoutCancel(t.Context()), object) })
+			// Or it is noticed within a minute.
+			k.start(t)
+			if object == drives {
+				e.await(t, []string{"cpu:0", "cpu:0"}, "cpuDriver=dra.cpu")
+				continue
+			}
+			e.await(t, []string{"cpu:1", "cpu:1"}, "topologyManagerPolicy=restricted")
+		}
+		if err := e.plane.Client.Delete(t.Context(), drives); err != nil {
+			t.Fatal(err)
+		}
+		k.start(t)
+		now := e.await(t, []string{"cpu:1", "cpu:1"}, "topologyManagerPolicy=restricted")
+		for _, attribute := range now.Attributes {
+			if attribute.Name == "cpuDriver" {
+				t.Errorf("it has %s=%s", attribute.Name, attribute.Value)
+			}
 		}
 	})
 	t.Run("it takes 30 MiB at most", func(t *testing.T) {

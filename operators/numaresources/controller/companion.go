@@ -148,7 +148,8 @@ func (c *Companion) AddToManager(ctx context.Context, clusters companion.Cluster
 		before, after := e.ObjectOld.(*v1alpha2.NodeResourceTopology), e.ObjectNew.(*v1alpha2.NodeResourceTopology)
 		was, wasKnown := numaresources.KubeletOf(before.Attributes)
 		is, isKnown := numaresources.KubeletOf(after.Attributes)
-		return was != is || wasKnown != isKnown || numaresources.IsStale(before.Annotations, r.now()) != numaresources.IsStale(after.Annotations, r.now())
+		return was != is || wasKnown != isKnown || numaresources.CPUDriverOf(before.Attributes) != numaresources.CPUDriverOf(after.Attributes) ||
+			numaresources.IsStale(before.Annotations, r.now()) != numaresources.IsStale(after.Annotations, r.now())
 	}}
 	written := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
 	worker := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {

@@ -379,6 +379,11 @@ func TestWhatNodesReportIsCompared(t *testing.T) {
 	report(t, i, "c", time.Now(), running("single-numa-node", "pod")...)
 	condition(t, i, nodetopologyv1.ConditionStale, metav1.ConditionFalse)
 
+	report(t, i, "b", time.Now(), append(running("single-numa-node", "pod"), v1alpha2.AttributeInfo{Name: "cpuDriver", Value: "dra.cpu"})...)
+	condition(t, i, nodetopologyv1.ConditionCPUDriver, metav1.ConditionTrue, "node b: the DRA driver dra.cpu gives its CPUs", "its zones offer none")
+	report(t, i, "b", time.Now(), running("single-numa-node", "pod")...)
+	condition(t, i, nodetopologyv1.ConditionCPUDriver, metav1.ConditionFalse)
+
 	// As hostedconfig writes it.
 	create(t, i, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "openshift-config-managed"}})
 	i.Kubectl(t, "apply", "--server-side", "-k", companiontest.Base(Name)+"/hosted")

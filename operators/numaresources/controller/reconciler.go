@@ -220,7 +220,7 @@ func (r *reconciler) observe(ctx context.Context, owner *nodetopologyv1.NUMAReso
 	status := &owner.Status
 	status.NodeGroups = nil
 	now := r.now()
-	var rolling, unknown, drifting, odd, stale []string
+	var rolling, unknown, drifting, odd, driven, stale []string
 	nodes := 0
 	for _, g := range groups {
 		in := nodetopologyv1.NodeGroupStatus{
@@ -240,6 +240,9 @@ func (r *reconciler) observe(ctx context.Context, owner *nodetopologyv1.NUMAReso
 				continue
 			}
 			in.Reported++
+			if driver := numaresources.CPUDriverOf(report.Attributes); driver != "" {
+				driven = append(driven, fmt.Sprintf("node %s: the DRA driver %s gives its CPUs, and the kubelet does not know which, so its zones offer none", node.Name, driver))
+			}
 			kubelet, known := numaresources.KubeletOf(report.Attributes)
 			if !known {
 				unknown = append(unknown, fmt.Sprintf("node %s: %s", node.Name, explain(kubelet.Unknown)))
@@ -268,6 +271,7 @@ func (r *reconciler) observe(ctx context.Context, owner *nodetopologyv1.NUMAReso
 	}
 	setNodes(owner, nodetopologyv1.ConditionPolicyUnknown, unknown)
 	setNodes(owner, nodetopologyv1.ConditionNodesDiffer, odd)
+	setNodes(owner, nodetopologyv1.ConditionCPUDriver, driven)
 	setNodes(owner, nodetopologyv1.ConditionStale, stale)
 	if len(drifting) > 0 {
 		drift = metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonNodes, Message: short(drifting)}

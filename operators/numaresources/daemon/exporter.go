@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,13 +42,14 @@ type Exporter struct {
 	readAt  time.Time
 	nodes   []topology.NUMANode
 	running numaresources.Kubelet
+	driver  string
 	problem string
 	// written is what stands in the API as far as is known.
 	written   *v1alpha2.NodeResourceTopology
 	writtenAt time.Time
 }
 
-// readAgain is how often everything is read that changes seldom: how the kubelet runs, sysfs, and what stands in the API. It is
+// readAgain is how often everything is read that changes seldom: how the kubelet runs, sysfs, DRA drivers, and what stands in the API. It is
 // read sooner while it is not known how the kubelet runs.
 const (
 	readAgain     = time.Minute
@@ -152,6 +154,10 @@ func (e *Exporter) readSeldom(ctx context.Context, now bool) error {
 	if e.nodes, err = topology.ReadNUMA(e.Sysfs); err != nil {
 		return err
 	}
+	driver, err := e.readDriver(ctx)
+	if err != nil {
+		return err
+	}
 	running, err := e.Kubelet.Running(ctx)
 	for asked := 1; running.Unknown == numaresources.KubeletUnreachable && e.running.Unknown == "" && asked < askTimes; asked++ {
 		select {
@@ -177,8 +183,30 @@ func (e *Exporter) readSeldom(ctx context.Context, now bool) error {
 			return err
 		}
 	}
-	e.running, e.run, e.readAt = running, run, time.Now()
+	e.running, e.driver, e.run, e.readAt = running, driver, run, time.Now()
 	return nil
+}
+
+// ResourceSlice is the kind by which DRA drivers say what a node has.
+var ResourceSlice = resourcev1.SchemeGroupVersion.WithKind("ResourceSlice")
+
+// readDriver asks which DRA driver gives this node's CPUs; empty if none does. A cluster without DRA has no such kind. The answer may
+// come from kube-apiserver's cache.
+func (e *Exporter) readDriver(ctx context.Context) (string, error) {
+	slices := &metav1.PartialObjectMetadataList{}
+	slices.SetGroupVersionKind(ResourceSlice)
+	err := e.Client.List(ctx, slices, client.MatchingFields{
+		resourcev1.ResourceSliceSelectorNodeName: e.Node.Name, resourcev1.ResourceSliceSelectorDriver: numaresources.DRACPUDriver,
+	}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("ResourceSlices of driver %s: %w", numaresources.DRACPUDriver, err)
+	case len(slices.Items) == 0:
+		return "", nil
+	}
+	return numaresources.DRACPUDriver, nil
 }
 
 // readWritten finds out whether somebody has changed or deleted what was written. The answer may come from
@@ -203,7 +231,7 @@ func (e *Exporter) observe(ctx context.Context) (*v1alpha2.NodeResourceTopology,
 	if err != nil {
 		return nil, err
 	}
-	observed := numaresources.Observed{Nodes: e.nodes, Allocatable: allocatable, Pods: pods, Kubelet: e.running, Fingerprint: e.config.Fingerprint}
+	observed := numaresources.Observed{Nodes: e.nodes, Allocatable: allocatable, Pods: pods, Kubelet: e.running, CPUDriver: e.driver, Fingerprint: e.config.Fingerprint}
 	zones, err := observed.Zones()
 	if err != nil {
 		e.readAt = time.Time{} // sysfs may have changed

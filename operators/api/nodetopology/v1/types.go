@@ -150,7 +150,7 @@ type NUMAResourcesOperatorStatus struct {
 	// +listType=atomic
 	NodeGroups []NodeGroupStatus `json:"nodeGroups,omitempty"`
 	// conditions are Available, Progressing, Degraded, Paused, and what was seen of nodes: PolicyUnknown, KubeletConfigDrift,
-	// NodesDiffer and Stale.
+	// NodesDiffer, CPUDriver and Stale.
 	//
 	// +optional
 	// +listType=map
@@ -200,6 +200,8 @@ const (
 	ConditionKubeletConfigDrift = "KubeletConfigDrift"
 	// ConditionNodesDiffer: nodes of a group run otherwise than the rest of it.
 	ConditionNodesDiffer = "NodesDiffer"
+	// ConditionCPUDriver: a DRA driver gives the CPUs of some nodes, so their zones offer none.
+	ConditionCPUDriver = "CPUDriver"
 	// ConditionStale: some nodes have had no report for a quarter of an hour, or never.
 	ConditionStale = "Stale"
 )
