@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -51,8 +52,25 @@ type Process struct {
 // The end of its log is shown if the test fails.
 func Run(t testing.TB, program string, arguments ...string) *Process {
 	t.Helper()
-	p := &Process{command: exec.Command(os.Args[0], arguments...), ended: make(chan struct{})}
-	p.command.Env = append(os.Environ(), startedAs+"="+program)
+	command := exec.Command(os.Args[0], arguments...)
+	command.Env = append(os.Environ(), startedAs+"="+program)
+	return run(t, program, command)
+}
+
+// RunBeside starts one of Kubernetes' binaries, such as kube-controller-manager, from the directory that has kube-apiserver, as Run does. It
+// skips the test if it is not there.
+func RunBeside(t testing.TB, binary string, arguments ...string) *Process {
+	t.Helper()
+	path := filepath.Join(filepath.Dir(os.Getenv(kubeAPIServer)), binary)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("there is no %s beside kube-apiserver; make build makes it", binary)
+	}
+	return run(t, binary, exec.Command(path, arguments...))
+}
+
+func run(t testing.TB, program string, command *exec.Cmd) *Process {
+	t.Helper()
+	p := &Process{command: command, ended: make(chan struct{})}
 	p.command.Stdout, p.command.Stderr = &p.output, &p.log
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
@@ -73,7 +91,7 @@ func Run(t testing.TB, program string, arguments ...string) *Process {
 		p.Kill()
 		if t.Failed() {
 			log := p.Log()
-			t.Logf("%s %s:\n%s", program, strings.Join(arguments, " "), log[max(0, len(log)-8192):])
+			t.Logf("%s %s:\n%s", program, strings.Join(command.Args[1:], " "), log[max(0, len(log)-8192):])
 		}
 	})
 	return p

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -35,19 +36,26 @@ const (
 func start(t *testing.T) *companiontest.Installed {
 	t.Helper()
 	i := companiontest.Install(t, Name)
-	i.Start(t, func(config *configv1alpha1.ControllerConfiguration) {
+	startWith(t, i, nil)
+	return i
+}
+
+// startWith starts a replica of it with other settings.
+func startWith(t *testing.T, i *companiontest.Installed, other map[string]any) *testenv.Process {
+	t.Helper()
+	return i.Start(t, func(config *configv1alpha1.ControllerConfiguration) {
 		settings := map[string]any{}
 		if err := json.Unmarshal(config.Settings.Raw, &settings); err != nil {
 			t.Fatal(err)
 		}
 		settings["period"] = "2s"
+		maps.Copy(settings, other)
 		raw, err := json.Marshal(settings)
 		if err != nil {
 			t.Fatal(err)
 		}
 		config.Settings.Raw = raw
 	})
-	return i
 }
 
 // write creates the NUMAResourcesOperator with some groups.
