@@ -187,7 +187,7 @@ check: $(CARRY) ## Check a change to Go code before a commit: format, vet, unit 
 	scripts/check.sh $(RELEASE) $(MODULES)
 
 # LONG_TO_COMPILE are modules that import Prometheus' own code, upstream's test framework or its scheduler.
-LONG_TO_COMPILE += cmd/kubectl-partition/alerts/test test/workloadpartitioning
+LONG_TO_COMPILE += cmd/kubectl-partition/alerts/test test/classes test/workloadpartitioning
 CHECKED = $(if $(SHORT),$(filter-out $(LONG_TO_COMPILE),$(MODULES)),$(MODULES))
 # With the race detector, what the plugin and Prometheus' own code import would take ten minutes
 # to compile. What the companions import takes two. Nothing in node or operators/api runs at the same time.

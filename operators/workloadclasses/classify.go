@@ -86,6 +86,17 @@ func (c *Config) Mutate(pod *corev1.Pod, namespace string, cluster Cluster) Outc
 	return outcome
 }
 
+// Missed returns the class that a stored pod would have got if somebody had answered the webhook; nil if it
+// has one, would have got none, or has ended.
+func (c *Config) Missed(pod *corev1.Pod) *Class {
+	if _, ok := pod.Labels[ClassLabel]; ok || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return nil
+	}
+	asked := pod.DeepCopy()
+	asked.Spec.NodeName = "" // it had none when it was created
+	return c.Mutate(asked, pod.Namespace, Cluster{}).Class
+}
+
 // untouchable returns why no rule is asked about a pod.
 func untouchable(pod *corev1.Pod) Reason {
 	if _, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]; ok {

@@ -273,3 +273,32 @@ func toYAML(t testing.TB, value any) string {
 	}
 	return string(data)
 }
+
+func TestMissed(t *testing.T) {
+	config := readSample(t)
+	for name, test := range map[string]struct{ namespace, pod, want string }{
+		"a pod that runs without its class":        {"ci-op-x", "{spec: {nodeName: n}}", "tests"},
+		"one that still waits for a node":          {"ci-op-x", "{}", "tests"},
+		"one that has its class":                   {"ci-op-x", "{metadata: {labels: {ci-workload: tests}}, spec: {nodeName: n}}", ""},
+		"one that has ended":                       {"ci-op-x", "{spec: {nodeName: n}, status: {phase: Succeeded}}", ""},
+		"one that no rule is about":                {"default", "{spec: {nodeName: n}}", ""},
+		"one of a DaemonSet":                       {"ci-op-x", "{metadata: {ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: a, uid: a, controller: true}]}}", ""},
+		"a mirror of a static pod":                 {"ci-op-x", "{metadata: {annotations: {kubernetes.io/config.mirror: a}}, spec: {nodeName: n}}", ""},
+		"one that keeps a RuntimeClass of its own": {"ci-op-x", "{spec: {nodeName: n, runtimeClassName: kata}}", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{}
+			if err := yaml.Unmarshal([]byte(test.pod), pod); err != nil {
+				t.Fatal(err)
+			}
+			pod.Namespace = test.namespace
+			got := ""
+			if class := config.Missed(pod); class != nil {
+				got = class.Name
+			}
+			if got != test.want {
+				t.Errorf("class %q, want %q", got, test.want)
+			}
+		})
+	}
+}

@@ -86,6 +86,8 @@ type Machine struct {
 	Deleting bool
 	// Running means that it has a node and no error.
 	Running bool
+	// Coming means that it has no node yet, and no error.
+	Coming bool
 }
 
 // Set is what an operation sees of a set of Machines, as a MachineSet or a MachineDeployment.
@@ -100,8 +102,45 @@ type Set struct {
 	Settled bool
 	// Minimum is that of its autoscaler; nil if it has none.
 	Minimum *int32
-	// Obstacle says why its size must not be changed now, such as a rollout; empty if it may be.
-	Obstacle string
+	// Obstacle says why its size must not be changed now, such as a rollout.
+	Obstacle Obstacle
+}
+
+// Obstacle is why a node is not given back now. The zero value is none.
+type Obstacle struct {
+	Code ObstacleCode
+	// Why is a sentence.
+	Why string
+}
+
+// ObstacleCode is the value of a metric's label.
+type ObstacleCode string
+
+// Codes of obstacles. The first ones are of the node and its pods, then of its Machine and of its set.
+const (
+	NodeHeld          ObstacleCode = "NodeHeld"
+	Uncordoned        ObstacleCode = "Uncordoned"
+	PodWaits          ObstacleCode = "PodWaits"
+	PodCame           ObstacleCode = "PodCame"
+	NoMachine         ObstacleCode = "NoMachine"
+	MachineDeleting   ObstacleCode = "MachineDeleting"
+	MarkedByOthers    ObstacleCode = "MarkedByOthers"
+	NoSet             ObstacleCode = "NoSet"
+	NoAutoscaler      ObstacleCode = "NoAutoscaler"
+	AtMinimum         ObstacleCode = "AtMinimum"
+	MinimumUnreadable ObstacleCode = "MinimumUnreadable"
+	ScaleUp           ObstacleCode = "ScaleUp"
+	MachineNotRunning ObstacleCode = "MachineNotRunning"
+	Rollout           ObstacleCode = "Rollout"
+	SetPaused         ObstacleCode = "SetPaused"
+	SetDeleting       ObstacleCode = "SetDeleting"
+	OtherAPI          ObstacleCode = "OtherAPI"
+)
+
+// ObstacleCodes are all of them.
+var ObstacleCodes = []ObstacleCode{
+	NodeHeld, Uncordoned, PodWaits, PodCame, NoMachine, MachineDeleting, MarkedByOthers, NoSet, NoAutoscaler, AtMinimum,
+	MinimumUnreadable, ScaleUp, MachineNotRunning, Rollout, SetPaused, SetDeleting, OtherAPI,
 }
 
 // Situation is what Step decides upon. All of it is read from the API after the operation was, and the
@@ -174,8 +213,8 @@ func DefaultTiming() Timing { return Timing{Grace: 40 * time.Second, Patience: 5
 func Step(o Operation, s Situation, now time.Time, timing Timing) Action {
 	switch o.Phase {
 	case Draining:
-		if why := s.Obstacle(o); why != "" {
-			return giveUp(o, why)
+		if obstacle := s.Obstacle(o); obstacle.Code != "" {
+			return giveUp(o, obstacle.Why)
 		}
 		if since := now.Sub(o.Since); since < timing.Grace {
 			return Action{Kind: Evict, Why: "DaemonSets' pods leave"}
@@ -200,8 +239,8 @@ func Step(o Operation, s Situation, now time.Time, timing Timing) Action {
 		}
 		switch scaled := s.Set.Generation - o.Generation; {
 		case scaled == 0 && s.Set.Replicas == o.Replicas:
-			if why := s.Obstacle(o); why != "" {
-				return giveUp(o, why)
+			if obstacle := s.Obstacle(o); obstacle.Code != "" {
+				return giveUp(o, obstacle.Why)
 			}
 			if s.Machine.Operation != o.ID {
 				return Action{Kind: Mark}
@@ -236,31 +275,29 @@ func giveUp(o Operation, why string) Action {
 	return Action{Kind: Persist, Operation: o}
 }
 
-// Obstacle returns why a node must not be given back now by an operation; empty if it may be.
-func (s *Situation) Obstacle(o Operation) string {
+// Obstacle returns why a node must not be given back now by an operation.
+func (s *Situation) Obstacle(o Operation) Obstacle {
 	switch {
 	case s.Held != "":
-		return s.Held
+		return Obstacle{NodeHeld, s.Held}
 	case !s.Cordoned:
-		return "somebody uncordoned it"
+		return Obstacle{Uncordoned, "somebody uncordoned it"}
 	case s.Demanded:
-		return "a pod that waits would fit on it"
+		return Obstacle{PodWaits, "a pod that waits would fit on it"}
 	case s.Pod != "":
-		return fmt.Sprintf("pod %s came", s.Pod)
+		return Obstacle{PodCame, fmt.Sprintf("pod %s came", s.Pod)}
 	case s.Machine == nil:
-		return "it has no Machine"
+		return Obstacle{NoMachine, "it has no Machine"}
 	case s.Machine.Deleting:
-		return "its Machine is being deleted"
+		return Obstacle{MachineDeleting, "its Machine is being deleted"}
 	case s.Machine.Marked && s.Machine.Operation != o.ID:
-		return "somebody else marked its Machine for deletion"
+		return Obstacle{MarkedByOthers, "somebody else marked its Machine for deletion"}
 	case s.Set == nil:
-		return "its Machine is of no set, or of more than one"
+		return Obstacle{NoSet, "its Machine is of no set, or of more than one"}
 	case s.Set.Minimum == nil:
-		return fmt.Sprintf("set %s has no autoscaler, which would scale it up again", s.Set.Name)
+		return Obstacle{NoAutoscaler, fmt.Sprintf("set %s has no autoscaler, which would scale it up again", s.Set.Name)}
 	case s.Set.Replicas <= *s.Set.Minimum:
-		return fmt.Sprintf("set %s has no more than its minimum of %d", s.Set.Name, *s.Set.Minimum)
-	case s.Set.Obstacle != "":
-		return s.Set.Obstacle
+		return Obstacle{AtMinimum, fmt.Sprintf("set %s has no more than its minimum of %d", s.Set.Name, *s.Set.Minimum)}
 	}
-	return ""
+	return s.Set.Obstacle
 }

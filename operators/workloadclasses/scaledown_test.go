@@ -51,7 +51,7 @@ func TestStep(t *testing.T) {
 		"a Machine that somebody else marked is left":      {Draining, func(_ *Operation, s *Situation) { s.Machine.Marked = true }, Persist, "somebody else marked"},
 		"the minimum is kept":                              {Draining, func(_ *Operation, s *Situation) { s.Set.Replicas = 1 }, Persist, "minimum of 1"},
 		"without an autoscaler nothing is given back":      {Draining, func(_ *Operation, s *Situation) { s.Set.Minimum = nil }, Persist, "no autoscaler"},
-		"during a rollout nothing is given back":           {Draining, func(_ *Operation, s *Situation) { s.Set.Obstacle = "a rollout is under way" }, Persist, "a rollout"},
+		"during a rollout nothing is given back":           {Draining, func(_ *Operation, s *Situation) { s.Set.Obstacle = Obstacle{Rollout, "a rollout is under way"} }, Persist, "a rollout"},
 		"the Machine is marked first":                      {Removing, func(*Operation, *Situation) {}, Mark, ""},
 		"then its set has one less":                        {Removing, marked, Scale, ""},
 		"a pod that came after the mark frees the node":    {Removing, func(o *Operation, s *Situation) { marked(o, s); s.Pod = "x/y" }, Persist, "pod x/y came"},

@@ -103,6 +103,9 @@ func (c *Companion) AddToManager(ctx context.Context, clusters companion.Cluster
 	if !config.Runs(configv1alpha1.Controllers) {
 		return nil
 	}
+	if err := mgr.Add(&missed{rules: rules, live: mgr.GetAPIReader(), period: missedPeriod(c.settings.Period.Duration)}); err != nil {
+		return err
+	}
 	return addReconciler(mgr, rules, c.settings)
 }
 

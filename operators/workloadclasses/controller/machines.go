@@ -143,7 +143,7 @@ func (m *machines) look(ctx context.Context) (*fleet, error) {
 		set.Settled = set.Settled && observed(&between[i])
 		if replicas > 0 {
 			if used[owner.Name]++; used[owner.Name] > 1 {
-				set.Obstacle = fmt.Sprintf("a rollout of %s %s is under way", m.set.Kind, owner.Name)
+				set.Obstacle = workloadclasses.Obstacle{Code: workloadclasses.Rollout, Why: fmt.Sprintf("a rollout of %s %s is under way", m.set.Kind, owner.Name)}
 			}
 		}
 	}
@@ -170,11 +170,13 @@ func (m *machines) look(ctx context.Context) (*fleet, error) {
 		}
 		there[set.Name]++
 		switch {
-		case set.Obstacle != "":
+		case set.Obstacle.Code != "":
+		case machine.Coming:
+			set.Obstacle = workloadclasses.Obstacle{Code: workloadclasses.ScaleUp, Why: fmt.Sprintf("set %s is being scaled up: Machine %s does not run yet", machine.Set, machine.Name.Name)}
 		case !machine.Running:
-			set.Obstacle = fmt.Sprintf("Machine %s of set %s does not run", machine.Name.Name, machine.Set)
+			set.Obstacle = workloadclasses.Obstacle{Code: workloadclasses.MachineNotRunning, Why: fmt.Sprintf("Machine %s of set %s does not run", machine.Name.Name, machine.Set)}
 		case machine.Marked && machine.Operation == "":
-			set.Obstacle = fmt.Sprintf("somebody else marked Machine %s of set %s for deletion", machine.Name.Name, machine.Set)
+			set.Obstacle = workloadclasses.Obstacle{Code: workloadclasses.MarkedByOthers, Why: fmt.Sprintf("somebody else marked Machine %s of set %s for deletion", machine.Name.Name, machine.Set)}
 		}
 	}
 	// Their own count of replicas is late, and Cluster API's has those that are being deleted.
@@ -204,7 +206,7 @@ func (m *machines) setOf(object *unstructured.Unstructured, minima map[string]in
 	}
 	if value, ok := object.GetAnnotations()[m.minimum]; ok {
 		if least, err := strconv.ParseInt(value, 10, 32); err != nil {
-			set.Obstacle = fmt.Sprintf("annotation %s of set %s is no number", m.minimum, set.Name)
+			set.Obstacle = workloadclasses.Obstacle{Code: workloadclasses.MinimumUnreadable, Why: fmt.Sprintf("annotation %s of set %s is no number", m.minimum, set.Name)}
 		} else {
 			set.Minimum = ptr.To(max(int32(least), ptr.Deref(set.Minimum, 0)))
 		}
@@ -214,11 +216,11 @@ func (m *machines) setOf(object *unstructured.Unstructured, minima map[string]in
 	stopped, _, _ := unstructured.NestedBool(object.Object, "spec", "paused")
 	switch {
 	case object.GetDeletionTimestamp() != nil:
-		set.Obstacle = fmt.Sprintf("set %s is being deleted", set.Name)
+		set.Obstacle = workloadclasses.Obstacle{Code: workloadclasses.SetDeleting, Why: fmt.Sprintf("set %s is being deleted", set.Name)}
 	case authority != "" && authority != "MachineAPI":
-		set.Obstacle = fmt.Sprintf("set %s is not managed by this API: status.authoritativeAPI is %s", set.Name, authority)
+		set.Obstacle = workloadclasses.Obstacle{Code: workloadclasses.OtherAPI, Why: fmt.Sprintf("set %s is not managed by this API: status.authoritativeAPI is %s", set.Name, authority)}
 	case paused && m.paused != "" || stopped:
-		set.Obstacle = fmt.Sprintf("set %s is paused", set.Name)
+		set.Obstacle = workloadclasses.Obstacle{Code: workloadclasses.SetPaused, Why: fmt.Sprintf("set %s is paused", set.Name)}
 	}
 	return set
 }
@@ -228,10 +230,13 @@ func (m *machines) machineOf(object *unstructured.Unstructured, owners map[types
 		s, _, _ := unstructured.NestedString(object.Object, fields...)
 		return s
 	}
+	phase, healthy := text("status", "phase"), text("status", "errorReason") == "" && text("status", "errorMessage") == ""
 	machine := &workloadclasses.Machine{
 		Name: client.ObjectKeyFromObject(object), UID: object.GetUID(), Node: text("status", "nodeRef", "name"),
 		Deleting: object.GetDeletionTimestamp() != nil,
-		Running:  text("status", "phase") == "Running" && text("status", "errorReason") == "" && text("status", "errorMessage") == "",
+		Running:  phase == "Running" && healthy,
+		// Both APIs have these phases, and none at first.
+		Coming: slices.Contains([]string{"", "Pending", "Provisioning", "Provisioned"}, phase) && healthy,
 	}
 	sets := 0
 	for _, owner := range object.GetOwnerReferences() {

@@ -118,6 +118,8 @@ type look struct {
 	waiting map[string][]corev1.Pod
 	// turns has the operation that changes a set.
 	turns map[string]string
+	// kept counts the nodes of the class that is looked at which are empty and stay.
+	kept map[workloadclasses.ObstacleCode]float64
 	// wrote says that a step was done, and another may follow at once.
 	wrote bool
 	// underWay says that an operation waits for time to pass.
@@ -164,6 +166,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 			return reconcile.Result{}, err
 		}
 	}
+	metrics.Leaving.Reset()
 	for i := range l.config.Classes {
 		if err := r.class(ctx, l, &l.config.Classes[i]); err != nil {
 			errs = append(errs, fmt.Errorf("class %s: %w", l.config.Classes[i].Name, err))
@@ -203,6 +206,7 @@ func (r *reconciler) class(ctx context.Context, l *look, class *workloadclasses.
 	if l.fleet != nil {
 		policy.Minimum = l.fleet.minimum(names)
 	}
+	l.kept = map[workloadclasses.ObstacleCode]float64{}
 	evaluation := workloadclasses.Evaluate(views, len(l.waiting[class.Name]) > 0, l.now, policy)
 	count := map[string]float64{string(workloadclasses.None): 0, string(workloadclasses.PreferNoSchedule): 0, string(workloadclasses.NoSchedule): 0, "Leaving": 0}
 	var errs []error
@@ -224,6 +228,9 @@ func (r *reconciler) class(ctx context.Context, l *look, class *workloadclasses.
 	}
 	for state, n := range count {
 		metrics.Nodes.WithLabelValues(class.Name, state).Set(n)
+	}
+	for _, code := range workloadclasses.ObstacleCodes {
+		metrics.Kept.WithLabelValues(class.Name, string(code)).Set(l.kept[code])
 	}
 	return errors.Join(errs...)
 }
@@ -343,9 +350,10 @@ func (r *reconciler) begin(ctx context.Context, l *look, class *workloadclasses.
 	if err != nil {
 		return err
 	}
-	if why := s.Obstacle(o); why != "" {
+	if obstacle := s.Obstacle(o); obstacle.Code != "" {
 		// The node stays cordoned: it is still the first to go.
-		r.event(node, corev1.EventTypeNormal, "NotGivenBack", "Wait", "node %s is empty and stays: %s", node.Name, why)
+		l.kept[obstacle.Code]++
+		r.event(node, corev1.EventTypeNormal, "NotGivenBack", "Wait", "node %s is empty and stays: %s", node.Name, obstacle.Why)
 		return r.write(ctx, l, class, workloadclasses.Decision{Name: node.Name, State: workloadclasses.NoSchedule}, node.Annotations[workloadclasses.PrecludeAnnotation] != "")
 	}
 	began := false
@@ -386,6 +394,7 @@ func (r *reconciler) step(ctx context.Context, l *look, class *workloadclasses.C
 	if err != nil || node.DeletionTimestamp != nil {
 		return err
 	}
+	metrics.Leaving.WithLabelValues(class.Name, node.Name, string(o.Phase)).Set(float64(o.Since.Unix()))
 	s, err := r.situation(ctx, l, node, o, demanded)
 	if err != nil {
 		return err

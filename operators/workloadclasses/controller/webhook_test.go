@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"workload.openshift.io/operators/internal/companiontest"
 	"workload.openshift.io/operators/workloadclasses"
+	"workload.openshift.io/operators/workloadclasses/metrics"
 )
 
 // newPlane is a world without machines and scheduler.
@@ -103,6 +105,16 @@ func TestPodsAreCreatedWithoutTheWebhook(t *testing.T) {
 		create()
 	}
 	t.Logf("webhook down: 20 pods in %s", time.Since(began).Round(time.Millisecond))
+	rules, err := newRules(filepath.Join(companiontest.Base(Name), "rules.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (&missed{rules: rules, live: w.Client}).count(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := testutil.ToFloat64(metrics.Missed.WithLabelValues("tests")); n < 20 {
+		t.Errorf("%g pods without their class are counted, and there are 20 at least", n)
+	}
 	back()
 	becomes("tests")
 

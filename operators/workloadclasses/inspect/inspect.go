@@ -47,8 +47,10 @@ func (c Client) Rules(ctx context.Context) (*workloadclasses.Config, error) {
 type Class struct {
 	Name string `json:"name"`
 	// Waiting is how many of its pods are Unschedulable.
-	Waiting int    `json:"waiting"`
-	Nodes   []Node `json:"nodes"`
+	Waiting int `json:"waiting"`
+	// Missed is how many pods should have the class and have none, since nobody answered the webhook.
+	Missed int    `json:"missed"`
+	Nodes  []Node `json:"nodes"`
 }
 
 // Count returns how many nodes are in a state.
@@ -86,7 +88,7 @@ func (c Client) Classes(ctx context.Context, config *workloadclasses.Config, now
 	if err != nil {
 		return nil, err
 	}
-	byNode, waiting := map[string][]corev1.Pod{}, map[string]int{}
+	byNode, waiting, missed := map[string][]corev1.Pod{}, map[string]int{}, map[string]int{}
 	options := metav1.ListOptions{Limit: 500}
 	for {
 		pods, err := c.Kube.CoreV1().Pods("").List(ctx, options)
@@ -94,6 +96,9 @@ func (c Client) Classes(ctx context.Context, config *workloadclasses.Config, now
 			return nil, err
 		}
 		for _, pod := range pods.Items {
+			if class := config.Missed(&pod); class != nil {
+				missed[class.Name]++
+			}
 			if pod.Spec.NodeName != "" {
 				byNode[pod.Spec.NodeName] = append(byNode[pod.Spec.NodeName], pod)
 			} else if workloadclasses.Unschedulable(&pod, now) {
@@ -106,7 +111,7 @@ func (c Client) Classes(ctx context.Context, config *workloadclasses.Config, now
 	}
 	var classes []Class
 	for _, of := range config.Classes {
-		class := Class{Name: of.Name, Waiting: waiting[of.Name]}
+		class := Class{Name: of.Name, Waiting: waiting[of.Name], Missed: missed[of.Name]}
 		for i := range nodes.Items {
 			if in := config.ClassOfNode(nodes.Items[i].Labels); in != nil && in.Name == of.Name {
 				class.Nodes = append(class.Nodes, nodeOf(&nodes.Items[i], byNode[nodes.Items[i].Name], class.Waiting, now))

@@ -150,6 +150,16 @@ func TestTheFilesInTheirOrder(t *testing.T) {
 	if _, err := kube.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	// Nobody answers the webhook here.
+	for _, namespace := range []string{"ci-op-x", "ci-op-y"} {
+		if _, err := kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "came", Namespace: namespace}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
+		if _, err := kube.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	config, err := client.Rules(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -161,5 +171,8 @@ func TestTheFilesInTheirOrder(t *testing.T) {
 	i := slices.IndexFunc(classes, func(c Class) bool { return c.Name == "tests" })
 	if n := classes[i].Nodes; len(n) != 1 || n[0].Name != "tests" || n[0].State != string(workloadclasses.None) || n[0].Pods != 1 || n[0].HeldBy != "default/holds" || !strings.Contains(n[0].Why, "pod default/holds runs on it") {
 		t.Errorf("%+v", n)
+	}
+	if missed := classes[i].Missed; missed != 2 {
+		t.Errorf("%d pods of class tests came without it, want 2", missed)
 	}
 }

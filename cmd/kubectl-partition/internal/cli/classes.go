@@ -108,10 +108,10 @@ func (c *classesOptions) Run(ctx context.Context) error {
 	}
 	return c.format.Print(c.streams.Out, classList{output.TypeMeta("WorkloadClassList"), all}, func(w io.Writer, _ bool) error {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		output.Row(table, "CLASS", "NODES", "NONE", "PREFERNOSCHEDULE", "NOSCHEDULE", "LEAVING", "WAITING")
+		output.Row(table, "CLASS", "NODES", "NONE", "PREFERNOSCHEDULE", "NOSCHEDULE", "LEAVING", "WAITING", "MISSED")
 		for i := range all {
 			class := &all[i]
-			output.Row(table, class.Name, len(class.Nodes), class.Count("None"), class.Count("PreferNoSchedule"), class.Count("NoSchedule"), class.Count(inspect.Leaving), class.Waiting)
+			output.Row(table, class.Name, len(class.Nodes), class.Count("None"), class.Count("PreferNoSchedule"), class.Count("NoSchedule"), class.Count(inspect.Leaving), class.Waiting, class.Missed)
 		}
 		if err := table.Flush(); err != nil {
 			return err
