@@ -159,10 +159,13 @@ func Tolerates(pod *corev1.Pod) bool {
 }
 
 // Begin writes an operation to a node, with the taint that keeps DaemonSets from it. The claim is the
-// caller's.
+// caller's. The node is cordoned, even if BlockTaint has taken the place of that: the cluster autoscaler keeps its
+// template of new nodes from one that is not, and that would have the taint for good (autoscaler,
+// cluster-autoscaler/processors/nodeinfosprovider).
 func Begin(node *corev1.Node, o Operation) {
 	setAnnotation(node, OperationAnnotation, o.String())
 	setTaint(node, EvictTaint, corev1.TaintEffectNoExecute, true)
+	node.Spec.Unschedulable = true
 }
 
 // Free removes an operation and all that keeps pods away from a node. For a period it is not avoided

@@ -3,12 +3,14 @@
 package workloadclasses
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 )
 
@@ -215,5 +217,76 @@ status: {allocatable: {cpu: '4', pods: '2'}}`
 		if got := Fits(parse(t, test.pod), node(t, n), there); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// template is what the cluster autoscaler takes for a new node of a set, after it has seen a node of it: the labels,
+// and the taints that are not of a state (autoscaler, cluster-autoscaler/utils/taints, SanitizeTaints). A cordoned
+// node is no template that it keeps (processors/nodeinfosprovider, isNodeGoodTemplateCandidate). It is a model: that
+// module cannot be imported.
+func template(node *corev1.Node) *corev1.Node {
+	if node.Spec.Unschedulable {
+		return nil
+	}
+	template := node.DeepCopy()
+	template.Spec.Taints = slices.DeleteFunc(template.Spec.Taints, func(taint corev1.Taint) bool {
+		return strings.HasPrefix(taint.Key, "status-taint.cluster-autoscaler.kubernetes.io/") || strings.HasPrefix(taint.Key, "startup-taint.cluster-autoscaler.kubernetes.io/") ||
+			strings.HasPrefix(taint.Key, "node.kubernetes.io/")
+	})
+	return template
+}
+
+// Whatever stands on the last node of a class when it goes, its set is scaled up from zero for a pod of the class.
+func TestASetAtZeroIsScaledUp(t *testing.T) {
+	pod := &corev1.Pod{}
+	if err := yaml.Unmarshal([]byte("spec: {nodeSelector: {ci-workload: tests}, tolerations: [{key: w, operator: Exists}], containers: [{name: a, resources: {requests: {cpu: '3'}}}]}"), pod); err != nil {
+		t.Fatal(err)
+	}
+	policy := DefaultPolicy()
+	in := func(s State, minutes int) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			Write(n, Decision{State: s}, true, "tests", now.Add(-time.Duration(minutes)*time.Minute), policy)
+			Write(n, Decision{State: s}, true, "tests", now, policy)
+		}
+	}
+	leaving := func(before func(*corev1.Node)) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			before(n)
+			Begin(n, Operation{ID: "a", Phase: Draining, Since: now})
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*corev1.Node)
+		// none means that the node is no template that is kept.
+		none bool
+	}{
+		"in state None":                       {in(None, 5), false},
+		"avoided":                             {in(PreferNoSchedule, 5), false},
+		"cordoned":                            {in(NoSchedule, 5), true},
+		"blocked by the taint":                {in(NoSchedule, 9), false},
+		"given back after a cordon":           {leaving(in(NoSchedule, 2)), true},
+		"given back after it was blocked":     {leaving(in(NoSchedule, 9)), true},
+		"freed after it was to be given back": {func(n *corev1.Node) { leaving(in(NoSchedule, 9))(n); Free(n, now) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			last := node(t, "{metadata: {name: n1, labels: {ci-workload: tests}}, spec: {taints: [{key: w, effect: NoSchedule}]}, status: {allocatable: {cpu: '4', pods: '2'}}}")
+			test.change(last)
+			kept := template(last)
+			if test.none != (kept == nil) {
+				t.Fatalf("the template is %+v", kept)
+			}
+			if kept == nil {
+				return
+			}
+			kept.Name = "new"
+			for _, taint := range kept.Spec.Taints {
+				if taint.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(pod.Spec.Tolerations, func(has corev1.Toleration) bool { return has.ToleratesTaint(klog.Background(), &taint, false) }) {
+					t.Errorf("a new node would have the taint %s, which the pod does not tolerate", taint.ToString())
+				}
+			}
+			if !Fits(pod, kept, nil) {
+				t.Errorf("the pod would not fit on %+v", kept)
+			}
+		})
 	}
 }
