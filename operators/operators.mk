@@ -40,6 +40,12 @@ bench-classes: ## Measure what workload classes save: a wave and a day on a virt
 	@mkdir -p $(OUT)/classes
 	cd test/classes && $(ALIKE) go test -count=1 -timeout=60m -v . -args -out="$(CURDIR)/$(OUT)/classes" -seed=$(TRACE_SEED)
 
+# CLASSES_SEEDS is how many seeded runs there are in which calls of the API fail.
+CLASSES_SEEDS ?= 1000
+.PHONY: operators-classes
+operators-classes: build operators-machines ## Give back CLASSES_SEEDS=1000 nodes of workload classes while calls of the API fail at random
+	cd operators && $(ALIKE) $(CONTROL_PLANE) go test -vet=off -count=1 -timeout=4h -run='^TestCallsThatFailAtRandom$$' ./workloadclasses/controller -args -seeds=$(CLASSES_SEEDS)
+
 .PHONY: operators-browser
 operators-browser: build $(GOTESTSUM) ## Go through the console of cpupolicy in a browser, with a kube-apiserver and etcd
 	scripts/install-packages.sh browser

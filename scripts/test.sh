@@ -360,6 +360,7 @@ run_nodes() {
     node_part "conformance of nodes" conformance-compare \
       'FOCUS=\[sig-node\].*\[Conformance\]' 'SKIP=NoExecuteTaintManager|should \*not\* be restarted'
     skip=$no_node
+    node_part "workload classes while calls of the API fail" operators-classes
     node_part "companions on a real node" operators-e2e
     skip=${skip:-$(why_no_browser)}
     node_part "the console of cpupolicy in a browser" operators-browser

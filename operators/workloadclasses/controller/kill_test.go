@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -24,6 +25,8 @@ import (
 	"workload.openshift.io/operators/nodeclient"
 	"workload.openshift.io/operators/workloadclasses"
 )
+
+var seeds = flag.Int("seeds", 12, "runs of TestCallsThatFailAtRandom")
 
 var errKilled = errors.New("killed")
 
@@ -252,7 +255,7 @@ func TestCallsThatFailAtRandom(t *testing.T) {
 	w := newWorld(t, size, 1)
 	clock := time.Hour
 	failed := 0
-	for seed := range uint64(12) {
+	for seed := range uint64(*seeds) {
 		random := rand.New(rand.NewPCG(67, seed))
 		w.eventually(func() error {
 			if n := len(w.running()); n != size {
@@ -295,7 +298,7 @@ func TestCallsThatFailAtRandom(t *testing.T) {
 		}
 		w.scale(size)
 	}
-	t.Logf("12 nodes were given back, and %d calls failed", failed)
+	t.Logf("%d nodes were given back, and %d calls failed", *seeds, failed)
 }
 
 // Where the autoscaler may go to zero, so may the class, and it comes back.
