@@ -5,6 +5,7 @@ package classes
 import (
 	"fmt"
 	"image/color"
+	"time"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -32,12 +33,15 @@ func chart(title string, lines []line) (*vgsvg.Canvas, error) {
 	pods.X.Label.Text, pods.Y.Label.Text = "hours", "pods"
 	for _, p := range []*plot.Plot{nodes, pods} {
 		p.Add(plotter.NewGrid())
+		p.Y.Min = 0
 		p.Legend.Top = true
 	}
 	add := func(p *plot.Plot, name string, i int, samples []sample, value func(sample) int) error {
 		var points plotter.XYs
 		for _, s := range samples {
-			points = append(points, plotter.XY{X: s.at.Hours(), Y: float64(value(s))})
+			if s.at%(5*time.Minute) == 0 {
+				points = append(points, plotter.XY{X: s.at.Hours(), Y: float64(value(s))})
+			}
 		}
 		l, err := plotter.NewLine(points)
 		if err != nil {
@@ -60,6 +64,8 @@ func chart(title string, lines []line) (*vgsvg.Canvas, error) {
 	if err := add(pods, "wait", 1, last, func(s sample) int { return s.pended }); err != nil {
 		return nil, err
 	}
+	nodes.Y.Max *= 1.3 // room for the legend
+	pods.Y.Max *= 1.1
 	canvas := vgsvg.New(8*vg.Inch, 7*vg.Inch)
 	whole := draw.New(canvas)
 	height := whole.Max.Y - whole.Min.Y

@@ -23,9 +23,9 @@ var (
 const (
 	none   = "no scale-down"
 	theirs = "the autoscaler's rule"
-	packed = "the same, and a scheduler that packs"
+	packed = "the autoscaler's rule, and a scheduler that packs"
 	ours   = "workload classes"
-	roomy  = "with `roomPercent: 20`"
+	roomy  = "workload classes with `roomPercent: 20`"
 )
 
 func contestants() []contestant {
@@ -38,7 +38,7 @@ func contestants() []contestant {
 		{name: packed, removes: true, packs: true},
 		{name: ours, policy: &policy},
 		{name: roomy, policy: &room},
-		{name: "and a scheduler that packs", policy: &policy, packs: true},
+		{name: "workload classes, and a scheduler that packs", policy: &policy, packs: true},
 	}
 }
 

@@ -384,7 +384,7 @@ func (w *world) evaluate() {
 			w.step(h, view.Demanded)
 		case d.GiveBack:
 			s := w.situation(h, workloadclasses.Operation{}, view.Demanded)
-			if s.Obstacle(workloadclasses.Operation{}) == "" {
+			if s.Obstacle(workloadclasses.Operation{}).Code == "" {
 				workloadclasses.Begin(h.node, workloadclasses.Operation{ID: fmt.Sprintf("give-back-%d-%d", w.now/time.Second, i), Phase: workloadclasses.Draining, Since: w.clock()})
 				w.due = w.now + time.Second
 			}
@@ -406,7 +406,7 @@ func (w *world) situation(h *host, o workloadclasses.Operation, demanded bool) w
 	s := workloadclasses.Situation{Held: workloadclasses.Held(h.node), Cordoned: record.State == workloadclasses.NoSchedule, Demanded: demanded, Machine: h.machine, Set: &set, Turn: true}
 	for _, other := range w.hosts {
 		if other.node == nil {
-			set.Obstacle = "a Machine does not run" // as controller/machines.go has it
+			set.Obstacle = workloadclasses.Obstacle{Code: workloadclasses.ScaleUp, Why: "a Machine does not run yet"} // as controller/machines.go has it
 			continue
 		}
 		if has, _ := workloadclasses.OperationOf(other.node); has.Phase == workloadclasses.Removing && has.ID != o.ID {
