@@ -45,6 +45,8 @@ type Situation struct {
 	// Refused is why the agent on the node would refuse the policy, with file and line: what would keep
 	// the kubelet down or leave it as it is. Empty means that it would not, or that nobody has asked it.
 	Refused operation.Refusals
+	// CPUDriver is the DRA driver that gives the node's CPUs to pods, such as dra.cpu; empty if none does.
+	CPUDriver string
 	// Nodes are those of the cluster.
 	Nodes []corev1.Node
 	// Lock is the operation that holds the lock of the control plane; the zero value means none.
@@ -82,6 +84,8 @@ const (
 	NoStaticNode Code = "NoStaticNode"
 	// NoReservation: static, and no CPU is reserved. The kubelet would not start.
 	NoReservation Code = "NoReservation"
+	// CPUDriver: static, and a DRA driver gives the node's CPUs to pods. The kubelet would give the same CPUs.
+	CPUDriver Code = "CPUDriver"
 	// PodRejected: the restarted kubelet would reject a pod, as far as that can be foreseen.
 	PodRejected Code = "PodRejected"
 	// PodMayBeRejected: only the node can tell, or not even that.
@@ -114,7 +118,7 @@ func (f Finding) String() string { return fmt.Sprintf("%s %s; %s", f.Object, f.T
 // rules, and in each rule that of the objects' names.
 func Preconditions(request Request, s Situation) (findings []Finding) {
 	for _, rule := range []func(Request, Situation) []Finding{
-		alreadyInForce, operationUnderWay, featureGate, pinnedVMs, exclusivePods, migrationTargets, laterStarts, reservation, rejectedPods, controlPlane, nodeRefuses,
+		alreadyInForce, operationUnderWay, featureGate, pinnedVMs, exclusivePods, migrationTargets, laterStarts, reservation, cpuDriver, rejectedPods, controlPlane, nodeRefuses,
 	} {
 		found := rule(request, s)
 		slices.SortStableFunc(found, func(a, b Finding) int { return strings.Compare(a.Object, b.Object) })
@@ -295,6 +299,15 @@ func reservation(request Request, s Situation) []Finding {
 	}
 	return []Finding{{Code: NoReservation, Object: nodeObject(s.Node.Name), Text: "reserves no CPU, and with the policy static its kubelet would not start",
 		Remedy: "set cpu in kubeReserved or systemReserved, or reservedSystemCPUs; partition-agent cpu-policy reserve computes what is usual", Warning: s.Seen != ""}}
+}
+
+// Two that give the same CPUs exclusively know nothing of each other.
+func cpuDriver(request Request, s Situation) []Finding {
+	if request.Policy != Static || s.CPUDriver == "" {
+		return nil
+	}
+	return []Finding{{Code: CPUDriver, Object: nodeObject(s.Node.Name), Text: fmt.Sprintf("has ResourceSlices of the DRA driver %s, which gives its CPUs to pods, and with the policy static the kubelet would give the same ones", s.CPUDriver),
+		Remedy: "remove the driver from the node first, or keep the policy none"}}
 }
 
 // afterwards returns the Node as it is after a switch: with the reservation in allocatable, and the

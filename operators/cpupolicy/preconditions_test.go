@@ -226,6 +226,9 @@ func TestPreconditions(t *testing.T) {
 		{"static with a pool", static, on(clusterNode("n1"), func(s *Situation) { s.Kubelet.Reserved, s.Kubelet.ReservedCPUs = resource.Quantity{}, cpuset.New(0, 1) }), nil},
 		{"none without a reservation", none, on(clusterNode("n1"), func(s *Situation) { s.Kubelet.Reserved = resource.Quantity{} }), nil},
 
+		{"static where a DRA driver gives the CPUs", static, on(clusterNode("n1"), func(s *Situation) { s.CPUDriver = "dra.cpu" }), []string{"CPUDriver|node n1|DRA driver dra.cpu|remove the driver"}},
+		{"none where a DRA driver gives the CPUs", none, on(clusterNode("n1"), func(s *Situation) { s.CPUDriver = "dra.cpu" }), nil},
+
 		{"pods that the restarted kubelet rejects", static, on(clusterNode("n1"), pods(testPod("b", "4"), testPod("a", "4"))),
 			[]string{"PodRejected|pod d/a|UnexpectedAdmissionError|--allow-evicted", "PodRejected|pod d/b|UnexpectedAdmissionError"}},
 		{"more pods than are looked at", static, on(clusterNode("n1"), func(s *Situation) { s.Pods, s.MorePods = []corev1.Pod{testPod("a", "1")}, true }), []string{"?PodMayBeRejected|node n1|more than 1 pods"}},

@@ -22,10 +22,6 @@ const (
 	AttributeCPUDriver = "cpuDriver"
 )
 
-// DRACPUDriver is the name of the DRA driver that gives CPUs to pods, beside the kubelet's CPU manager: that of
-// kubernetes-sigs/dra-driver-cpu, as its ResourceSlices have it.
-const DRACPUDriver = "dra.cpu"
-
 // PolicyUnknown is a code that says why it is not known how a kubelet runs. Empty means that it is known.
 type PolicyUnknown string
 

@@ -26,7 +26,7 @@ type Observed struct {
 	Pods []*podresourcesv1.PodResources
 	// Kubelet is how the kubelet runs.
 	Kubelet Kubelet
-	// CPUDriver is the DRA driver that gives the node's CPUs to pods, such as [DRACPUDriver]. Empty means that the kubelet alone does.
+	// CPUDriver is the DRA driver that gives the node's CPUs to pods, such as dra.cpu. Empty means that the kubelet alone does.
 	CPUDriver string
 	// Fingerprint says which pods the fingerprint is of; the zero value is [FingerprintExclusive].
 	Fingerprint Fingerprint

@@ -130,11 +130,11 @@ func TestZones(t *testing.T) {
 			want:        []string{"node-0 cpu: 4 0 0", "node-1 cpu: 4 4 4"},
 		},
 		"a DRA driver's CPUs are offered to nobody": {
-			allocatable: &podresourcesv1.AllocatableResourcesResponse{CpuIds: cpus(t, "0-7")}, driver: DRACPUDriver,
+			allocatable: &podresourcesv1.AllocatableResourcesResponse{CpuIds: cpus(t, "0-7")}, driver: "dra.cpu",
 			want: []string{"node-0 cpu: 4 0 0", "node-1 cpu: 4 0 0"},
 		},
 		"nor are they where the CPU manager has the policy none": {
-			allocatable: &podresourcesv1.AllocatableResourcesResponse{}, driver: DRACPUDriver,
+			allocatable: &podresourcesv1.AllocatableResourcesResponse{}, driver: "dra.cpu",
 			want: []string{"node-0 cpu: 4 0 0", "node-1 cpu: 4 0 0"},
 		},
 		"a kubelet whose CPU manager has the policy none gives no CPUs by NUMA node": {
@@ -289,7 +289,7 @@ func TestAttributes(t *testing.T) {
 			Observed{Kubelet: kubelet}, policies + print("with-exclusive-resources"),
 		},
 		"a DRA driver that gives CPUs is named": {
-			Observed{Kubelet: kubelet, CPUDriver: DRACPUDriver, Fingerprint: FingerprintNone}, policies + " cpuDriver=dra.cpu",
+			Observed{Kubelet: kubelet, CPUDriver: "dra.cpu", Fingerprint: FingerprintNone}, policies + " cpuDriver=dra.cpu",
 		},
 		"a policy that is not known is not guessed": {
 			Observed{Kubelet: Kubelet{Unknown: CertificateNotVerified}, Fingerprint: FingerprintNone}, "policyUnknown=CertificateNotVerified",

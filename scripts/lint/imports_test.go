@@ -484,6 +484,11 @@ var borders = []border{
 		why:   "it asks as any user does",
 	},
 	{
+		place: "operators/internal/cpudriver",
+		never: []string{operators},
+		why:   "companions import it",
+	},
+	{
 		place: "operators/internal/quantity",
 		never: []string{"k8s.io", operators},
 		why:   "it reads numbers, whatever they are of",

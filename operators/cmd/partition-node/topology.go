@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"workload.openshift.io/kubernetes/node/topology"
+	"workload.openshift.io/operators/internal/cpudriver"
 	"workload.openshift.io/operators/numaresources/daemon"
 )
 
@@ -106,8 +107,8 @@ func topologyClient(config *rest.Config) (client.Client, error) {
 	if err := v1alpha2.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha2.SchemeGroupVersion, daemon.ResourceSlice.GroupVersion()})
-	mapper.Add(daemon.ResourceSlice, meta.RESTScopeRoot)
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha2.SchemeGroupVersion, cpudriver.ResourceSlice.GroupVersion()})
+	mapper.Add(cpudriver.ResourceSlice, meta.RESTScopeRoot)
 	mapper.AddSpecific(v1alpha2.SchemeGroupVersion.WithKind("NodeResourceTopology"), v1alpha2.SchemeGroupVersion.WithResource("noderesourcetopologies"),
 		v1alpha2.SchemeGroupVersion.WithResource("noderesourcetopology"), meta.RESTScopeRoot)
 	return client.New(config, client.Options{Scheme: scheme, Mapper: mapper})

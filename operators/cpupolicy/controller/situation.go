@@ -22,6 +22,7 @@ import (
 	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/internal/cpudriver"
 	"workload.openshift.io/partition"
 )
 
@@ -37,6 +38,7 @@ type situations struct {
 }
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
+// +kubebuilder:rbac:groups=resource.k8s.io,resources=resourceslices,verbs=list
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,resourceNames=partition-control-plane,verbs=get
 // +kubebuilder:rbac:groups=kubevirt.io,resources=kubevirts;virtualmachineinstances;virtualmachines,verbs=list
 
@@ -52,6 +54,11 @@ func (s situations) of(ctx context.Context, node *corev1.Node, policy cpupolicy.
 	if err := s.addVMs(ctx, &situation, policy); err != nil {
 		return situation, err
 	}
+	driver, err := cpudriver.OnNode(ctx, s.reader, node.Name)
+	if err != nil {
+		return situation, err
+	}
+	situation.CPUDriver = driver
 	situation.Kubelet.Reserved = readmission.ReservedNow(node)
 	o := nodestatus.ObservedOf(node)
 	if o == nil {

@@ -33,6 +33,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list,roleName=cpupolicy-webhooks
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,resourceNames=partition-control-plane,verbs=get,roleName=cpupolicy-webhooks
 // +kubebuilder:rbac:groups=kubevirt.io,resources=kubevirts;virtualmachineinstances;virtualmachines,verbs=list,roleName=cpupolicy-webhooks
+// +kubebuilder:rbac:groups=resource.k8s.io,resources=resourceslices,verbs=list,roleName=cpupolicy-webhooks
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create,roleName=cpupolicy-webhooks
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create,roleName=cpupolicy-webhooks
 

@@ -19,6 +19,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +54,7 @@ func TestWebhooks(t *testing.T) {
 	t.Run("unparsable values", h.corrects)
 	t.Run("the controller writes", h.controllerWrites)
 	t.Run("one node of the control plane after another", h.locks)
+	t.Run("CPUs of a DRA driver", h.cpuDriver)
 	t.Run("what is posted", h.knowsItsNodes)
 	t.Run("the lock of an operation that has just ended", h.locksAfterTheEnd)
 
@@ -66,6 +68,27 @@ func TestWebhooks(t *testing.T) {
 	t.Run("without KubeVirt again", func(t *testing.T) {
 		checkRefused(t, h.admin(t).ask("routed", requested, client.DryRunAll), 0)
 	})
+}
+
+func (h hooks) cpuDriver(t *testing.T) {
+	slice := func(driver, node string) {
+		t.Helper()
+		s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{GenerateName: "slice-"}}
+		s.Spec = resourcev1.ResourceSliceSpec{Driver: driver, NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1}, Devices: []resourcev1.Device{{Name: "cpu-0"}}}
+		if err := h.i.Client.Create(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := h.i.Client.Delete(context.WithoutCancel(t.Context()), s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	slice("gpu.example.com", "routed")
+	slice("dra.cpu", "another")
+	checkRefused(t, h.admin(t).ask("routed", requested, client.DryRunAll), 0)
+	slice("dra.cpu", "routed")
+	checkRefused(t, h.admin(t).ask("routed", requested, client.DryRunAll), http.StatusConflict, "node routed has ResourceSlices of the DRA driver dra.cpu")
 }
 
 // lead takes the Lease of the controllers, so that what they do is not seen here.

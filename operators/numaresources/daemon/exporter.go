@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
-	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/kubernetes/node/topology"
+	"workload.openshift.io/operators/internal/cpudriver"
 	"workload.openshift.io/operators/numaresources"
 )
 
@@ -154,7 +154,8 @@ func (e *Exporter) readSeldom(ctx context.Context, now bool) error {
 	if e.nodes, err = topology.ReadNUMA(e.Sysfs); err != nil {
 		return err
 	}
-	driver, err := e.readDriver(ctx)
+	// The answer may come from kube-apiserver's cache.
+	driver, err := cpudriver.OnNode(ctx, e.Client, e.Node.Name, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
 	if err != nil {
 		return err
 	}
@@ -185,28 +186,6 @@ func (e *Exporter) readSeldom(ctx context.Context, now bool) error {
 	}
 	e.running, e.driver, e.run, e.readAt = running, driver, run, time.Now()
 	return nil
-}
-
-// ResourceSlice is the kind by which DRA drivers say what a node has.
-var ResourceSlice = resourcev1.SchemeGroupVersion.WithKind("ResourceSlice")
-
-// readDriver asks which DRA driver gives this node's CPUs; empty if none does. A cluster without DRA has no such kind. The answer may
-// come from kube-apiserver's cache.
-func (e *Exporter) readDriver(ctx context.Context) (string, error) {
-	slices := &metav1.PartialObjectMetadataList{}
-	slices.SetGroupVersionKind(ResourceSlice)
-	err := e.Client.List(ctx, slices, client.MatchingFields{
-		resourcev1.ResourceSliceSelectorNodeName: e.Node.Name, resourcev1.ResourceSliceSelectorDriver: numaresources.DRACPUDriver,
-	}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
-	switch {
-	case apierrors.IsNotFound(err):
-		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("ResourceSlices of driver %s: %w", numaresources.DRACPUDriver, err)
-	case len(slices.Items) == 0:
-		return "", nil
-	}
-	return numaresources.DRACPUDriver, nil
 }
 
 // readWritten finds out whether somebody has changed or deleted what was written. The answer may come from
