@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// runOfVM is how scripts/test.sh and the Makefile select tests of test/e2e/vm. make halves the dollar.
-var runOfVM = regexp.MustCompile(`(?:e2e-vm 'E2E_RUN=|-run=')(\^Test[^']*?)\$\$'`)
+// runOfVM is how scripts/parts and the Makefile select tests of test/e2e/vm. make halves the dollar.
+var runOfVM = regexp.MustCompile(`(?:"e2e-vm", "E2E_RUN=|-run=')(\^Test[^'"]*?)\$\$['"]`)
 
 // A new test of VMs is in a part of make test-all, or in a separate target.
 func TestEachTestOfVMsIsRunByATarget(t *testing.T) {
 	var selected []*regexp.Regexp
-	for _, name := range []string{"scripts/test.sh", "Makefile"} {
+	for _, name := range []string{"scripts/parts/parts.go", "Makefile"} {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +47,7 @@ func TestEachTestOfVMsIsRunByATarget(t *testing.T) {
 				}
 			}
 			if !run {
-				t.Errorf("%s: neither scripts/test.sh nor the Makefile runs %s", strings.TrimPrefix(file, root+"/"), found[1])
+				t.Errorf("%s: neither scripts/parts nor the Makefile runs %s", strings.TrimPrefix(file, root+"/"), found[1])
 			}
 		}
 	}
@@ -91,16 +91,16 @@ func TestWhatAHostLacksRunsInVMs(t *testing.T) {
 	}
 }
 
-// make test-all forgets nothing that it should: no test of a node reads a page that scripts/content.sh says is
+// make test-all forgets nothing that it should: no test of a node reads a page that scripts/parts says is
 // irrelevant to them.
 func TestTestsOfNodesReadNoIrrelevantPage(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "scripts/content.sh"))
+	text, err := os.ReadFile(filepath.Join(root, "scripts/parts/content.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile(`(?m)^  local pages='(docs/user/.*)'$`).FindStringSubmatch(string(text))
+	found := regexp.MustCompile("(?m)^\t\tpages = `(docs/user/.*)`$").FindStringSubmatch(string(text))
 	if found == nil {
-		t.Fatal("scripts/content.sh has no list of pages")
+		t.Fatal("scripts/parts has no list of pages")
 	}
 	irrelevant, pages := regexp.MustCompile("^"+found[1]), 0
 	all, err := filepath.Glob(filepath.Join(root, "docs/user/*.md"))
@@ -130,7 +130,7 @@ func TestTestsOfNodesReadNoIrrelevantPage(t *testing.T) {
 		}
 		pages++
 		if file := read[name]; file != "" {
-			t.Errorf("%s reads %s, which scripts/content.sh takes for irrelevant", file, name)
+			t.Errorf("%s reads %s, which scripts/parts takes for irrelevant", file, name)
 		}
 	}
 	if pages < 10 || len(read) < 6 {

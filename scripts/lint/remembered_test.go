@@ -3,12 +3,17 @@
 package lint
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // checkout is one of which make does nothing but what a test is about: make unit passes where PASSES is yes,
@@ -16,7 +21,7 @@ import (
 func checkout(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"scripts/test.sh", "scripts/content.sh", "scripts/settings.sh", "scripts/tree-changes.sh", "scripts/why-no-node.sh"} {
+	for _, name := range []string{"scripts/settings.sh", "scripts/tree-changes.sh", "scripts/why-no-node.sh"} {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)
@@ -60,12 +65,40 @@ func git(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// script runs scripts/test.sh for the unit tests, if at all, with separate caches. It returns what it prints.
+// program is scripts/parts, compiled once.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "parts-")
+	if err != nil {
+		return "", err
+	}
+	remove = func() { os.RemoveAll(dir) }
+	build := exec.Command("go", "build", "-o", dir, "./scripts/parts")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return filepath.Join(dir, "parts"), nil
+})
+
+// remove removes it.
+var remove = func() {}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	remove()
+	os.Exit(code)
+}
+
+// script runs scripts/parts for the unit tests, if at all, with separate caches. It returns what it prints.
 func script(t *testing.T, dir, target string, env ...string) (says string, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "scripts/test.sh", target, "v1.37.0", "v1.37.0")
+	parts, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), parts, target, "v1.37.0", "v1.37.0")
 	cmd.Dir = dir
-	cmd.Env = append(env, "HOME="+filepath.Join(dir, "_output"), "PATH="+os.Getenv("PATH"), "XDG_CACHE_HOME="+filepath.Join(dir, "_output"), "PART=^unit tests$")
+	cmd.Env = append([]string{"PART=^unit tests$", "HOME=" + filepath.Join(dir, "_output"), "PATH=" + os.Getenv("PATH"), "XDG_CACHE_HOME=" + filepath.Join(dir, "_output")}, env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -85,7 +118,7 @@ func run(t *testing.T, dir, target string, env ...string) (says, of string) {
 	return says, line[1]
 }
 
-// make release believes what scripts/test.sh remembers.
+// make release believes what scripts/parts remembers.
 func TestAPartThatPassesIsRememberedIfItIsOfTheContent(t *testing.T) {
 	const tree, sums = "_output/v1.37.0/kubernetes", "_output/v1.37.0/bin/SHA256SUMS"
 	for _, test := range []struct {
@@ -205,5 +238,70 @@ func TestResultsOfOtherHostsCount(t *testing.T) {
 	}
 	if got := missing(file); got != "unit tests" {
 		t.Errorf("after it has failed here, it says %q", got)
+	}
+}
+
+// A run that is interrupted ends what it has started, and says so.
+func TestAnInterruptedRunEndsItsParts(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		signal syscall.Signal
+		code   int
+	}{{syscall.SIGINT, 130}, {syscall.SIGTERM, 143}} {
+		dir := checkout(t)
+		write(t, filepath.Join(dir, "Makefile"), ".PHONY: unit\nunit:\n\t@trap 'sleep 0.3; echo tidied >ended; exit 1' INT; touch begun; while :; do sleep 0.1; done\n.DEFAULT:\n\t@true\n")
+		parts, err := program()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), parts, "test", "v1.37.0", "v1.37.0")
+		cmd.Dir = dir
+		cmd.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "PART=^unit tests$"}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			if _, err := os.Stat(filepath.Join(dir, "begun")); err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("the unit tests do not begin")
+			}
+		}
+		if err := cmd.Process.Signal(test.signal); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != test.code {
+			t.Errorf("%v: it ended with %v, want code %d", test.signal, err, test.code)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "ended")); err != nil {
+			t.Errorf("%v: it did not wait for what the tests tidy up: %v", test.signal, err)
+		}
+		if log, err := os.ReadFile(filepath.Join(dir, "_output/results")); err != nil || !strings.Contains(string(log), "\tunit tests\tended\t") {
+			t.Errorf("%v: the results are %q (%v)", test.signal, log, err)
+		}
+	}
+}
+
+// The summary says first what failed, then what was skipped, in one screen.
+func TestTheSummarySaysFirstWhatFailed(t *testing.T) {
+	t.Parallel()
+	says, err := script(t, checkout(t), "test", "PASSES=no", "PART=unit|lint|round|virtual machine")
+	_, summary, found := strings.Cut(says, "\n=== make test of v1.37.0, in ")
+	if err == nil || !found {
+		t.Fatalf("%v, with\n%s", err, says)
+	}
+	lines := strings.Split(strings.TrimSpace(summary), "\n")[1:]
+	if !strings.HasPrefix(lines[0], "FAILED   unit tests") || len(lines) > 40 {
+		t.Errorf("the summary has %d lines, and is\n%s", len(lines), summary)
+	}
+	order := []string{"FAILED", "NOT RUN", "SKIPPED", "ok", "LEFT", "PART", "What"}
+	last := 0
+	for _, line := range lines {
+		i := slices.IndexFunc(order, func(kind string) bool { return strings.HasPrefix(line, kind) })
+		if i < last || len(line) > 160 {
+			t.Errorf("the line %q is too long, or in the wrong place", line)
+		}
+		last = i
 	}
 }
