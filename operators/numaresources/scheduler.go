@@ -59,14 +59,11 @@ type SchedulerConfiguration struct {
 }
 
 // MatchArgs are the arguments of [SchedulerPlugin], as its type NodeResourceTopologyMatchArgs has them
-// (sigs.k8s.io/scheduler-plugins/apis/config/v1).
+// (sigs.k8s.io/scheduler-plugins/apis/config/v1), without those of its cache: the scheduler has an account of its own.
 type MatchArgs struct {
 	metav1.TypeMeta `json:",inline"`
 	// ScoringStrategy says which of the nodes that fit is best. Nil leaves it to the plugin.
 	ScoringStrategy *MatchScoring `json:"scoringStrategy,omitempty"`
-	// CacheResyncPeriodSeconds is at least one: zero switches off the account that keeps two pods from one place.
-	CacheResyncPeriodSeconds int64      `json:"cacheResyncPeriodSeconds"`
-	Cache                    MatchCache `json:"cache"`
 }
 
 // MatchScoring is a strategy, and what counts for it.
@@ -79,18 +76,6 @@ type MatchScoring struct {
 type ScoredResource struct {
 	Name   string `json:"name"`
 	Weight int64  `json:"weight"`
-}
-
-// MatchCache is how the plugin keeps its account of nodes.
-type MatchCache struct {
-	// ForeignPodsDetect is All, OnlyExclusiveResources or None.
-	ForeignPodsDetect string `json:"foreignPodsDetect,omitempty"`
-	// ResyncMethod is Autodetect: each report says of which pods its fingerprint is.
-	ResyncMethod string `json:"resyncMethod,omitempty"`
-	// InformerMode is Dedicated or Shared.
-	InformerMode string `json:"informerMode,omitempty"`
-	// ResyncScope is All: a kubelet that runs otherwise than before counts as a change, too.
-	ResyncScope string `json:"resyncScope,omitempty"`
 }
 
 // String returns the configuration as the file has it: a KubeSchedulerConfiguration of one profile, with the plugin at

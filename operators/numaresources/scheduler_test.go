@@ -58,10 +58,7 @@ func TestSchedulerReplicas(t *testing.T) {
 func TestTheConfigurationIsTheSchedulers(t *testing.T) {
 	config := SchedulerConfiguration{
 		Name: "by-numa", Lease: "topo-aware-scheduler", Namespace: "n",
-		Match: MatchArgs{
-			CacheResyncPeriodSeconds: 5, ScoringStrategy: &MatchScoring{Type: "MostAllocated", Resources: []ScoredResource{{"cpu", 2}}},
-			Cache: MatchCache{ForeignPodsDetect: "OnlyExclusiveResources", ResyncMethod: "Autodetect", InformerMode: "Dedicated", ResyncScope: "All"},
-		},
+		Match: MatchArgs{ScoringStrategy: &MatchScoring{Type: "MostAllocated", Resources: []ScoredResource{{"cpu", 2}}}},
 	}
 	var read schedulerv1.KubeSchedulerConfiguration
 	if err := yaml.UnmarshalStrict([]byte(config.String()), &read); err != nil {
@@ -74,15 +71,14 @@ func TestTheConfigurationIsTheSchedulers(t *testing.T) {
 	if enabled := profile.Plugins.MultiPoint.Enabled; len(enabled) != 1 || enabled[0].Name != "NodeResourceTopologyMatch" || len(profile.Plugins.MultiPoint.Disabled) > 0 {
 		t.Errorf("the plugins are %+v", profile.Plugins)
 	}
-	const args = `{"apiVersion":"kubescheduler.config.k8s.io/v1","cache":{"foreignPodsDetect":"OnlyExclusiveResources","informerMode":"Dedicated","resyncMethod":"Autodetect","resyncScope":"All"},` +
-		`"cacheResyncPeriodSeconds":5,"kind":"NodeResourceTopologyMatchArgs","scoringStrategy":{"resources":[{"name":"cpu","weight":2}],"type":"MostAllocated"}}`
+	const args = `{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"NodeResourceTopologyMatchArgs","scoringStrategy":{"resources":[{"name":"cpu","weight":2}],"type":"MostAllocated"}}`
 	if got := string(profile.PluginConfig[0].Args.Raw); profile.PluginConfig[0].Name != "NodeResourceTopologyMatch" || got != args {
 		t.Errorf("the arguments are %s, want %s", got, args)
 	}
 	if election := read.LeaderElection; !*election.LeaderElect || election.ResourceName != "topo-aware-scheduler" || election.ResourceNamespace != "n" {
 		t.Errorf("the election is %+v", election)
 	}
-	plain := SchedulerConfiguration{Name: "a", Match: MatchArgs{CacheResyncPeriodSeconds: 1}}
+	plain := SchedulerConfiguration{Name: "a"}
 	if strings.Contains(plain.String(), "scoringStrategy") {
 		t.Errorf("a strategy that nobody chose is there: %s", plain)
 	}

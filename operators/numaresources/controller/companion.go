@@ -52,7 +52,7 @@ var used = map[string][]string{
 		"status.observedGeneration", "status.nodeGroups[].name", "status.nodeGroups[].nodes", "status.nodeGroups[].reported", "status.conditions",
 	},
 	"numaresourcesschedulers." + nodetopologyv1.GroupVersion.Group: {
-		"spec.schedulerName", "spec.replicas", "spec.cacheResyncPeriod", "spec.cacheResyncDetection", "spec.schedulerInformer", "spec.scoringStrategy", "spec.logLevel",
+		"spec.schedulerName", "spec.replicas", "spec.unknownNodes", "spec.scoringStrategy", "spec.logLevel",
 		"status.observedGeneration", "status.deployment", "status.schedulerName", "status.conditions",
 	},
 	"noderesourcetopologies." + v1alpha2.SchemeGroupVersion.Group: {

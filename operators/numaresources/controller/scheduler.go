@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -152,19 +151,7 @@ func (r *schedulerReconciler) updateStatus(ctx context.Context, before, owner *n
 
 // schedulerConfiguration is what the scheduler is told.
 func (r *schedulerReconciler) schedulerConfiguration(spec *nodetopologyv1.NUMAResourcesSchedulerSpec) numaresources.SchedulerConfiguration {
-	c := numaresources.SchedulerConfiguration{
-		Name: spec.SchedulerName, Lease: scheduler, Namespace: r.settings.SchedulerNamespace,
-		Match: numaresources.MatchArgs{
-			CacheResyncPeriodSeconds: int64(ptr.Deref(spec.CacheResyncPeriod, metav1.Duration{Duration: 5 * time.Second}).Duration / time.Second),
-			Cache: numaresources.MatchCache{
-				ForeignPodsDetect: "OnlyExclusiveResources", ResyncMethod: "Autodetect", ResyncScope: "All",
-				InformerMode: string(ptr.Deref(spec.SchedulerInformer, nodetopologyv1.SchedulerInformerDedicated)),
-			},
-		},
-	}
-	if ptr.Deref(spec.CacheResyncDetection, "") == nodetopologyv1.CacheResyncDetectionAggressive {
-		c.Match.Cache.ForeignPodsDetect = "All"
-	}
+	c := numaresources.SchedulerConfiguration{Name: spec.SchedulerName, Lease: scheduler, Namespace: r.settings.SchedulerNamespace}
 	if strategy := spec.ScoringStrategy; strategy != nil {
 		c.Match.ScoringStrategy = &numaresources.MatchScoring{Type: string(strategy.Type)}
 		for _, scored := range strategy.Resources {
@@ -187,6 +174,10 @@ func (r *schedulerReconciler) objects(owner *nodetopologyv1.NUMAResourcesSchedul
 	text := r.schedulerConfiguration(&owner.Spec).String()
 	config := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta, Data: map[string]string{numaresources.SchedulerConfigKey: text}}
 	const configured, port = "/etc/" + scheduler, "https"
+	args := []string{"--config=" + path.Join(configured, numaresources.SchedulerConfigKey), "-v=" + cmp.Or(verbosity[owner.Spec.LogLevel], "2")}
+	if owner.Spec.UnknownNodes == nodetopologyv1.UnknownNodesAllow {
+		args = append(args, "--unknown-nodes=Allow")
+	}
 	probe := func(at string) *corev1.Probe {
 		return &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: at, Port: intstr.FromString(port), Scheme: corev1.URISchemeHTTPS}},
@@ -227,7 +218,7 @@ func (r *schedulerReconciler) objects(owner *nodetopologyv1.NUMAResourcesSchedul
 						Name:            scheduler,
 						Image:           r.settings.SchedulerImage,
 						ImagePullPolicy: corev1.PullIfNotPresent,
-						Args:            []string{"--config=" + path.Join(configured, numaresources.SchedulerConfigKey), "-v=" + cmp.Or(verbosity[owner.Spec.LogLevel], "2")},
+						Args:            args,
 						Ports:           []corev1.ContainerPort{{Name: port, ContainerPort: 10259, Protocol: corev1.ProtocolTCP}},
 						Resources: corev1.ResourceRequirements{
 							Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("128Mi")},

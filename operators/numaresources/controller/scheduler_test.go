@@ -39,16 +39,11 @@ func TestWhatASchedulerMayBe(t *testing.T) {
 		"a strategy of its own": {func(s *nodetopologyv1.NUMAResourcesScheduler) {
 			s.Spec.ScoringStrategy = &nodetopologyv1.ScoringStrategy{Type: "LeastNUMANodes", Resources: []nodetopologyv1.ScoredResource{{Name: "cpu", Weight: 2}}}
 		}, ""},
-		"a second one":           {func(s *nodetopologyv1.NUMAResourcesScheduler) { s.Name = "second" }, "metadata.name must be numaresourcesscheduler"},
-		"the cluster's own name": {func(s *nodetopologyv1.NUMAResourcesScheduler) { s.Spec.SchedulerName = "default-scheduler" }, "is the name of the cluster's own scheduler"},
-		"what is no name":        {func(s *nodetopologyv1.NUMAResourcesScheduler) { s.Spec.SchedulerName = "A b" }, "spec.schedulerName: Invalid value"},
-		"less than no replica":   {func(s *nodetopologyv1.NUMAResourcesScheduler) { s.Spec.Replicas = ptr.To[int32](-1) }, "spec.replicas: Invalid value"},
-		"a period below a second": {func(s *nodetopologyv1.NUMAResourcesScheduler) {
-			s.Spec.CacheResyncPeriod = &metav1.Duration{Duration: 300 * time.Millisecond}
-		}, "must be whole seconds, at least one"},
-		"a period that is not whole": {func(s *nodetopologyv1.NUMAResourcesScheduler) {
-			s.Spec.CacheResyncPeriod = &metav1.Duration{Duration: 1500 * time.Millisecond}
-		}, "must be whole seconds, at least one"},
+		"a second one":                       {func(s *nodetopologyv1.NUMAResourcesScheduler) { s.Name = "second" }, "metadata.name must be numaresourcesscheduler"},
+		"the cluster's own name":             {func(s *nodetopologyv1.NUMAResourcesScheduler) { s.Spec.SchedulerName = "default-scheduler" }, "is the name of the cluster's own scheduler"},
+		"what is no name":                    {func(s *nodetopologyv1.NUMAResourcesScheduler) { s.Spec.SchedulerName = "A b" }, "spec.schedulerName: Invalid value"},
+		"less than no replica":               {func(s *nodetopologyv1.NUMAResourcesScheduler) { s.Spec.Replicas = ptr.To[int32](-1) }, "spec.replicas: Invalid value"},
+		"an unknown answer to unknown nodes": {func(s *nodetopologyv1.NUMAResourcesScheduler) { s.Spec.UnknownNodes = "Guess" }, `Unsupported value: "Guess"`},
 		"an unknown strategy": {func(s *nodetopologyv1.NUMAResourcesScheduler) {
 			s.Spec.ScoringStrategy = &nodetopologyv1.ScoringStrategy{Type: "Best"}
 		}, `Unsupported value: "Best"`},
@@ -216,7 +211,7 @@ func TestASchedulerIsAsItsObjectSays(t *testing.T) {
 		if err := i.Client.Create(t.Context(), trial, client.DryRunAll); err != nil {
 			t.Errorf("Pod Security refuses its pods: %v", err)
 		}
-		if !strings.Contains(config.Data["config.yaml"], "schedulerName: topo-aware-scheduler") || !strings.Contains(config.Data["config.yaml"], "cacheResyncPeriodSeconds: 5") {
+		if !strings.Contains(config.Data["config.yaml"], "schedulerName: topo-aware-scheduler") {
 			t.Errorf("the configuration is %s", config.Data["config.yaml"])
 		}
 		if args := fmt.Sprint(container.Args); args != "[--config=/etc/topo-aware-scheduler/config.yaml -v=2]" {
@@ -228,11 +223,11 @@ func TestASchedulerIsAsItsObjectSays(t *testing.T) {
 		before := deployment.Spec.Template.Annotations[hash]
 		changeScheduler(t, i, func(s *nodetopologyv1.NUMAResourcesScheduler) {
 			s.Spec.SchedulerName, s.Spec.LogLevel = "by-numa", nodetopologyv1.LogTrace
-			s.Spec.CacheResyncPeriod, s.Spec.CacheResyncDetection = &metav1.Duration{Duration: 2 * time.Second}, ptr.To(nodetopologyv1.CacheResyncDetectionAggressive)
+			s.Spec.UnknownNodes = nodetopologyv1.UnknownNodesAllow
 			s.Spec.ScoringStrategy = &nodetopologyv1.ScoringStrategy{Type: nodetopologyv1.ScoringMostAllocated}
 		})
 		has(func() error {
-			for _, part := range []string{"schedulerName: by-numa", "cacheResyncPeriodSeconds: 2", "foreignPodsDetect: All", "type: MostAllocated"} {
+			for _, part := range []string{"schedulerName: by-numa", "type: MostAllocated"} {
 				if !strings.Contains(config.Data["config.yaml"], part) {
 					return fmt.Errorf("the configuration has no %q: %s", part, config.Data["config.yaml"])
 				}
@@ -242,7 +237,7 @@ func TestASchedulerIsAsItsObjectSays(t *testing.T) {
 			}
 			return nil
 		})
-		if args := fmt.Sprint(deployment.Spec.Template.Spec.Containers[0].Args); !strings.Contains(args, "-v=6") {
+		if args := fmt.Sprint(deployment.Spec.Template.Spec.Containers[0].Args); !strings.Contains(args, "-v=6 --unknown-nodes=Allow") {
 			t.Errorf("the arguments are %s", args)
 		}
 	})

@@ -43,15 +43,10 @@ type NUMAResourcesSchedulerList struct {
 // +kubebuilder:validation:Enum=LeastAllocated;BalancedAllocation;LeastNUMANodes;MostAllocated
 type ScoringStrategyType string
 
-// CacheResyncDetectionMode says which pods of other schedulers keep the scheduler from a node until it has a newer report.
+// UnknownNodes says whether pods that need alignment get to nodes of which too little is known.
 //
-// +kubebuilder:validation:Enum=Aggressive;Relaxed
-type CacheResyncDetectionMode string
-
-// SchedulerInformerMode says how the scheduler watches pods for its account of nodes.
-//
-// +kubebuilder:validation:Enum=Dedicated;Shared
-type SchedulerInformerMode string
+// +kubebuilder:validation:Enum=Filter;Allow
+type UnknownNodes string
 
 // LogLevel says how much the scheduler logs.
 //
@@ -65,11 +60,8 @@ const (
 	ScoringLeastNUMANodes     ScoringStrategyType = "LeastNUMANodes"
 	ScoringMostAllocated      ScoringStrategyType = "MostAllocated"
 
-	CacheResyncDetectionAggressive CacheResyncDetectionMode = "Aggressive"
-	CacheResyncDetectionRelaxed    CacheResyncDetectionMode = "Relaxed"
-
-	SchedulerInformerDedicated SchedulerInformerMode = "Dedicated"
-	SchedulerInformerShared    SchedulerInformerMode = "Shared"
+	UnknownNodesFilter UnknownNodes = "Filter"
+	UnknownNodesAllow  UnknownNodes = "Allow"
 
 	LogNormal   LogLevel = "Normal"
 	LogDebug    LogLevel = "Debug"
@@ -95,23 +87,12 @@ type NUMAResourcesSchedulerSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9
 	Replicas *int32 `json:"replicas,omitempty"`
-	// cacheResyncPeriod is how often the scheduler compares its account of a node with the node's report: whole seconds, at least one.
+	// unknownNodes says what becomes of pods that need alignment, on nodes that have no report, an old one, or one that does not say how
+	// the kubelet runs: Filter keeps them away, Allow places them there.
 	//
 	// +optional
-	// +kubebuilder:default="5s"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self).getMilliseconds() % 1000 == 0",message="must be whole seconds, at least one"
-	CacheResyncPeriod *metav1.Duration `json:"cacheResyncPeriod,omitempty"`
-	// cacheResyncDetection is Relaxed if only pods that have something for themselves keep the scheduler from a node, and
-	// Aggressive if all do.
-	//
-	// +optional
-	// +kubebuilder:default=Relaxed
-	CacheResyncDetection *CacheResyncDetectionMode `json:"cacheResyncDetection,omitempty"`
-	// schedulerInformer is Dedicated if that account of nodes has a watch of its own, which also shows pods that have ended.
-	//
-	// +optional
-	// +kubebuilder:default=Dedicated
-	SchedulerInformer *SchedulerInformerMode `json:"schedulerInformer,omitempty"`
+	// +kubebuilder:default=Filter
+	UnknownNodes UnknownNodes `json:"unknownNodes,omitempty"`
 	// scoringStrategy says which of the nodes that fit is best.
 	//
 	// +optional

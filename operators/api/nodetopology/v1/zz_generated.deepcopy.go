@@ -187,21 +187,6 @@ func (in *NUMAResourcesSchedulerSpec) DeepCopyInto(out *NUMAResourcesSchedulerSp
 		*out = new(int32)
 		**out = **in
 	}
-	if in.CacheResyncPeriod != nil {
-		in, out := &in.CacheResyncPeriod, &out.CacheResyncPeriod
-		*out = new(metav1.Duration)
-		**out = **in
-	}
-	if in.CacheResyncDetection != nil {
-		in, out := &in.CacheResyncDetection, &out.CacheResyncDetection
-		*out = new(CacheResyncDetectionMode)
-		**out = **in
-	}
-	if in.SchedulerInformer != nil {
-		in, out := &in.SchedulerInformer, &out.SchedulerInformer
-		*out = new(SchedulerInformerMode)
-		**out = **in
-	}
 	if in.ScoringStrategy != nil {
 		in, out := &in.ScoringStrategy, &out.ScoringStrategy
 		*out = new(ScoringStrategy)
