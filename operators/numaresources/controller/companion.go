@@ -140,27 +140,13 @@ func (c *Companion) AddToManager(ctx context.Context, clusters companion.Cluster
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: nodetopologyv1.NUMAResourcesOperatorName}}}
 	})
-	labelled := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
-	}}
-	// A heartbeat is no news.
-	reported := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*v1alpha2.NodeResourceTopology), e.ObjectNew.(*v1alpha2.NodeResourceTopology)
-		was, wasKnown := numaresources.KubeletOf(before.Attributes)
-		is, isKnown := numaresources.KubeletOf(after.Attributes)
-		return was != is || wasKnown != isKnown || numaresources.CPUDriverOf(before.Attributes) != numaresources.CPUDriverOf(after.Attributes) ||
-			numaresources.IsStale(before.Annotations, r.now()) != numaresources.IsStale(after.Annotations, r.now())
-	}}
 	written := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
-	worker := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return numaresources.IsWorker(e.ObjectOld.(*corev1.Node)) != numaresources.IsWorker(e.ObjectNew.(*corev1.Node))
-	}}
 	ofScheduler := *r
 	ofScheduler.operand = &operand.Operand{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Companion: Name, Name: "scheduler", Namespace: c.settings.SchedulerNamespace, Kinds: schedulerKinds}
 	err := builder.ControllerManagedBy(mgr).
 		Named("numaresources-scheduler").
 		For(&nodetopologyv1.NUMAResourcesScheduler{}, written).
-		Watches(&corev1.Node{}, one, builder.WithPredicates(worker)).
+		Watches(&corev1.Node{}, one, builder.WithPredicates(news(workersDiffer))).
 		Watches(&corev1.ConfigMap{}, one).
 		Watches(&appsv1.Deployment{}, one).
 		Complete(&schedulerReconciler{&ofScheduler})
@@ -170,9 +156,33 @@ func (c *Companion) AddToManager(ctx context.Context, clusters companion.Cluster
 	return builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&nodetopologyv1.NUMAResourcesOperator{}, written).
-		Watches(&corev1.Node{}, one, builder.WithPredicates(labelled)).
-		Watches(&v1alpha2.NodeResourceTopology{}, one, builder.WithPredicates(reported)).
+		Watches(&corev1.Node{}, one, builder.WithPredicates(news(labelsDiffer))).
+		Watches(&v1alpha2.NodeResourceTopology{}, one, builder.WithPredicates(news(reportsDiffer(r.now)))).
 		Watches(&corev1.ConfigMap{}, one).
 		Watches(&appsv1.DaemonSet{}, one).
 		Complete(r)
+}
+
+// news lets creations and deletions through, and updates after which something differs.
+func news[T client.Object](differ func(before, after T) bool) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return differ(e.ObjectOld.(T), e.ObjectNew.(T)) }}
+}
+
+// labelsDiffer reports whether a Node may be in other groups now.
+func labelsDiffer(before, after *corev1.Node) bool { return !maps.Equal(before.Labels, after.Labels) }
+
+// workersDiffer reports whether there is a worker more or less.
+func workersDiffer(before, after *corev1.Node) bool {
+	return numaresources.IsWorker(before) != numaresources.IsWorker(after)
+}
+
+// reportsDiffer reports whether a node says something else that a condition has. A heartbeat is no news, and nor is what is
+// free.
+func reportsDiffer(now func() time.Time) func(before, after *v1alpha2.NodeResourceTopology) bool {
+	return func(before, after *v1alpha2.NodeResourceTopology) bool {
+		was, wasKnown := numaresources.KubeletOf(before.Attributes)
+		is, isKnown := numaresources.KubeletOf(after.Attributes)
+		return was != is || wasKnown != isKnown || numaresources.CPUDriverOf(before.Attributes) != numaresources.CPUDriverOf(after.Attributes) ||
+			numaresources.IsStale(before.Annotations, now()) != numaresources.IsStale(after.Annotations, now())
+	}
 }
