@@ -337,6 +337,33 @@ func TestWhatStandsInTheWayOfACopy(t *testing.T) {
 	m.awaitCopies("numa-pool-a="+aKubeletConfig("numa", "none"), "tuned-pool-a="+aTuned("swap", "10"))
 }
 
+// TestTwoPoolsWhoseCopiesHaveOneName: a-b of the pool c, and a of the pool b-c.
+func TestTwoPoolsWhoseCopiesHaveOneName(t *testing.T) {
+	m := newManagement(t).withControlPlane()
+	m.start()
+	m.configMap("a-b", "config", aKubeletConfig("first", "none"))
+	m.configMap("a", "config", aKubeletConfig("second", "restricted"))
+	m.pool("c", nil, []string{"a-b"})
+	m.awaitCopies("a-b-c=" + aKubeletConfig("first", "none"))
+	m.pool("b-c", nil, []string{"a"})
+	for _, pool := range []string{"c", "b-c"} {
+		m.awaitCondition(pool, v1beta1.ConditionValidMachineConfig, "a-b-c")
+	}
+	m.configMap("a-b", "config", aKubeletConfig("first", "best-effort"))
+	m.configMap("a", "config", aKubeletConfig("second", "best-effort"))
+	testenv.Always(t, 2*time.Second, func() error {
+		var copied corev1.ConfigMap
+		if err := m.Get(t.Context(), client.ObjectKey{Namespace: m.controlPlane, Name: "a-b-c"}, &copied); err != nil || copied.Data["config"] != aKubeletConfig("first", "none") {
+			return fmt.Errorf("it is %q: %w", copied.Data, err)
+		}
+		return nil
+	})
+	m.pool("b-c", nil, nil)
+	m.awaitCopies("a-b-c=" + aKubeletConfig("first", "best-effort"))
+	m.awaitCondition("c", v1beta1.ConditionValidMachineConfig)
+	m.awaitCondition("b-c", v1beta1.ConditionValidMachineConfig)
+}
+
 func TestAPoolThatIsPaused(t *testing.T) {
 	m := newManagement(t).withControlPlane()
 	m.start()
