@@ -343,6 +343,16 @@ func TestTampering(t *testing.T) {
 			t.Logf("repaired after %s", c.awaitCopies(soon, want))
 		})
 	}
+	t.Run("who mints the companion's token may, and it is undone", func(t *testing.T) {
+		as, err := client.New(identity, client.Options{Scheme: testenv.Scheme()})
+		c.do(err)
+		for _, name := range []string{"an update", "a delete"} { // it may not patch
+			if err := tampering[name](t.Context(), as); err != nil {
+				t.Errorf("%s is refused: %v", name, err)
+			}
+			t.Logf("%s is repaired after %s", name, c.awaitCopies(soon, want))
+		}
+	})
 	t.Run("other ConfigMaps of that namespace are anybody's", func(t *testing.T) {
 		object := named(client.ObjectKey{Namespace: theCopy.Namespace, Name: "other"})
 		c.do(c.hosted.Client.Create(t.Context(), object))
