@@ -484,7 +484,7 @@ var borders = []border{
 		why:   "it asks as any user does",
 	},
 	{
-		place: "operators/internal/cpudriver",
+		place: "operators/cpudriver",
 		never: []string{operators},
 		why:   "companions import it",
 	},

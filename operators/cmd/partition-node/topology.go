@@ -20,7 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"workload.openshift.io/kubernetes/node/topology"
-	"workload.openshift.io/operators/internal/cpudriver"
+	"workload.openshift.io/operators/cpudriver"
 	"workload.openshift.io/operators/numaresources/daemon"
 )
 

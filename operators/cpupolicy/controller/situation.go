@@ -21,8 +21,8 @@ import (
 	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/api/nodegroup"
+	"workload.openshift.io/operators/cpudriver"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/internal/cpudriver"
 	"workload.openshift.io/partition"
 )
 

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/kubernetes/node/topology"
-	"workload.openshift.io/operators/internal/cpudriver"
+	"workload.openshift.io/operators/cpudriver"
 	"workload.openshift.io/operators/numaresources"
 )
 
