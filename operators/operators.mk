@@ -57,6 +57,13 @@ operators-browser: build $(GOTESTSUM) ## Go through the console of cpupolicy in 
 operators-e2e: build $(GOTESTSUM) operators-images ## Run the companions' end-to-end tests against a real node on this host
 	cd operators && $(GOTEST) $(SHORT) -vet=off -count=1 -p=1 -timeout=10m ./e2e ./e2e/numaresources ./e2e/hosted -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images"
 
+# UPGRADE_FROM is a revision of this project from which make operators-lifecycle upgrades.
+UPGRADE_FROM ?= $(PREVIOUS)
+.PHONY: operators-lifecycle
+operators-lifecycle: build $(GOTESTSUM) operators-images ## Install the companions of UPGRADE_FROM on a node of this host, upgrade them in the middle of their work, and remove them, with make
+	scripts/operators-previous.sh "$(UPGRADE_FROM)" $(RELEASE)
+	cd operators && $(GOTEST) -vet=off -count=1 -timeout=40m -run='^TestAnAdministratorInstallsUpgradesAndRemovesEachCompanion$$/$(E2E_RUN)' ./e2e -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images" -checkout="$(CURDIR)" -previous="$(CURDIR)/$(OUT)/operators/previous"
+
 # What has passed with the same programs and manifests is not run again, except with FRESH=1; it is noted in
 # _output/operators/passed.
 .PHONY: operators-e2e-vm
@@ -98,14 +105,22 @@ install: companion operators $(IMAGES) $(KUBECTL) ## Install a companion, OPERAT
 	$(KUBECTL) rollout status --namespace=partition-$(OPERATOR) deployment --timeout=4m
 	$(if $(filter-out 0,$(KUBEVIRT_GATE)),scripts/operators-gate.sh $(KUBECTL))
 
-# Nothing of this needs a controller that runs.
+# Nothing of this needs a controller that runs. HOSTED_KUBECONFIG is for a companion that also works in a hosted cluster: there
+# the policies go first, then what the companion made, and its rights once no pod of it is left. kube-apiserver forgets a policy a
+# moment after it is deleted.
+HOSTED_KUBECONFIG ?=
 .PHONY: uninstall
 uninstall: companion operators $(KUBECTL) ## Remove a companion, OPERATOR=cpupolicy, and what it has left on nodes
 	@mkdir -p $(OUT)/operators/remove/$(OPERATOR)
 	@foreign=$$(scripts/operators-foreign.sh "$(OPERATOR)" "$(KUBECTL)"); \
 	  printf 'resources: [../../../../operators/deploy/$(OPERATOR)]\n%s\n' "$${foreign:+patches:$$'\n'$$foreign}" >$(OUT)/operators/remove/$(OPERATOR)/kustomization.yaml
 	$(KUBECTL) delete --ignore-not-found -k $(OUT)/operators/remove/$(OPERATOR)
-	$(CONTROLLER) clean --controller=$(OPERATOR)
+	@if grep --quiet '^hostedConnection:' operators/deploy/$(OPERATOR)/config.yaml; then \
+	  [[ -n "$(HOSTED_KUBECONFIG)" ]] || { echo "make uninstall: $(OPERATOR) has also worked in a hosted cluster: make uninstall OPERATOR=$(OPERATOR) HOSTED_KUBECONFIG=..." >&2; exit 1; }; \
+	  scripts/operators-uninstall-hosted.sh "$(OPERATOR)" "$(KUBECTL)" "$(CONTROLLER)" "$(HOSTED_KUBECONFIG)"; \
+	else \
+	  $(CONTROLLER) clean --controller=$(OPERATOR); \
+	fi
 
 .PHONY: companion
 companion:
