@@ -191,7 +191,7 @@ LONG_TO_COMPILE += cmd/kubectl-partition/alerts/test test/classes test/workloadp
 CHECKED = $(if $(SHORT),$(filter-out $(LONG_TO_COMPILE),$(MODULES)),$(MODULES))
 # With the race detector, what the plugin and Prometheus' own code import would take ten minutes
 # to compile. What the companions import takes two. Nothing in node or operators/api runs at the same time.
-RACE = $(filter-out test/% node scheduler operators/api cmd/kubectl-partition% $(if $(SHORT),operators),$(MODULES))
+RACE = $(filter-out test/% operators/test/% node scheduler operators/api cmd/kubectl-partition% $(if $(SHORT),operators),$(MODULES))
 # Lint vets all modules, so unit tests need not: vet looks at all that they import, too. FRESH=1 runs them even if go
 # remembers that they pass.
 UNIT = go test -vet=off$(if $(FRESH), -count=1)

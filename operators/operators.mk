@@ -1,6 +1,8 @@
 # The companions. The root Makefile includes this.
 
-MODULES += operators operators/api
+MODULES += operators operators/api operators/test/machines operators/test/clusterapi
+# These two import the controllers of OpenShift's machines and of Cluster API.
+LONG_TO_COMPILE += operators/test/machines operators/test/clusterapi
 CONTROLLER := $(OUT)/bin/partition-controller
 KUBECTL ?= $(BIN)/kubectl
 # CONTROL_PLANE tells tests which binaries to start.
