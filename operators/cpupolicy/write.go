@@ -8,6 +8,7 @@ import (
 
 	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
+	"workload.openshift.io/operators/api/untrusted"
 )
 
 // StatusAnnotation on a Node is the API: it asks for a policy, and says how far that is.
@@ -92,7 +93,7 @@ func CheckWrite(before, after map[string]string, by Writer) error {
 		case is.State != Requested:
 			return refuse("status %q is the controller's to write; ask with status %q", is.State, Requested)
 		case is != Status{State: Requested, Policy: is.Policy, AllowEvicted: is.AllowEvicted}:
-			return refuse("id %q, job %q, message %q and since are the controller's to write; leave them out", is.ID, is.Job, operation.Abbreviate(is.Message, 80))
+			return refuse("id %q, job %q, message %q and since are the controller's to write; leave them out", is.ID, is.Job, untrusted.Abbreviate(is.Message, 80))
 		case was.UnderWay():
 			return busy()
 		}

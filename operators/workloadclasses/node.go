@@ -15,6 +15,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/operators/api/untrusted"
 )
 
 // Record is the value of StateAnnotation: what was decided about a node, and since when. A cordon on
@@ -82,20 +83,12 @@ func RecordOf(node *corev1.Node) (Record, error) {
 		err = fmt.Errorf("there is no state %q", r.State)
 	}
 	if err != nil {
-		return Record{}, fmt.Errorf("node %s, annotation %s: %q: %w", node.Name, StateAnnotation, shorten(value), err)
+		return Record{}, fmt.Errorf("node %s, annotation %s: %q: %w", node.Name, StateAnnotation, untrusted.Abbreviate(value, 100), err)
 	}
 	if r.State == NoSchedule && !node.Spec.Unschedulable && !hasTaint(node, BlockTaint) {
 		return Record{}, nil // a person uncordoned it
 	}
 	return r, nil
-}
-
-// shorten cuts a value of somebody else's for a message.
-func shorten(value string) string {
-	if len(value) > 100 {
-		return value[:100] + "..."
-	}
-	return value
 }
 
 // CordonedByOthers reports whether a node has a cordon that is not ours.

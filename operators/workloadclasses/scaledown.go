@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"workload.openshift.io/operators/api/untrusted"
 )
 
 // Phase is where the operation that gives a node back stands.
@@ -65,7 +66,7 @@ func ParseOperation(value string) (Operation, error) {
 		err = fmt.Errorf("the id %q is no DNS label", o.ID)
 	}
 	if err != nil {
-		return Operation{}, fmt.Errorf("annotation %s: %q: %w", OperationAnnotation, shorten(value), err)
+		return Operation{}, fmt.Errorf("annotation %s: %q: %w", OperationAnnotation, untrusted.Abbreviate(value, 100), err)
 	}
 	return o, nil
 }

@@ -457,7 +457,7 @@ var borders = []border{
 	},
 	{
 		place: "operators/api/cpupolicy/operation",
-		only:  []string{"k8s.io/apimachinery", "k8s.io/utils/cpuset", "sigs.k8s.io/json"},
+		only:  []string{operators + "/api/untrusted", "k8s.io/apimachinery", "k8s.io/utils/cpuset", "sigs.k8s.io/json"},
 		why:   "controller and agent speak through it, and it does nothing",
 	},
 	{
@@ -489,9 +489,9 @@ var borders = []border{
 		why:   "companions import it",
 	},
 	{
-		place: "operators/internal/quantity",
-		never: []string{"k8s.io", operators},
-		why:   "it reads numbers, whatever they are of",
+		place: "operators/api/untrusted",
+		never: []string{operators},
+		why:   "it bounds texts and numbers, whatever they are in",
 	},
 	{
 		place: "operators/cpupolicy/policyclient",

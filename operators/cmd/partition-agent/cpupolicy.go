@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/executor"
 )
@@ -100,7 +101,7 @@ func writeResult(path string, result *operation.Result) error {
 
 // writeReason has a pod without a result say why. It returns the error.
 func writeReason(path string, why error) error {
-	return errors.Join(why, os.WriteFile(path, []byte(operation.Abbreviate(why.Error(), operation.MaxSize)), 0o644))
+	return errors.Join(why, os.WriteFile(path, []byte(untrusted.Abbreviate(why.Error(), operation.MaxSize)), 0o644))
 }
 
 func newSettle() *cobra.Command {
@@ -120,7 +121,7 @@ Exit codes:
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if problems := validation.IsDNS1123Label(id); problems != nil {
-				return fmt.Errorf("--operation %q: %s", operation.Abbreviate(id, 80), strings.Join(problems, "; "))
+				return fmt.Errorf("--operation %q: %s", untrusted.Abbreviate(id, 80), strings.Join(problems, "; "))
 			}
 			agent, err := os.Executable()
 			if err != nil {

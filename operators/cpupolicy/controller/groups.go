@@ -25,9 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
-	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/api/nodegroup"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/nodeclient"
 	"workload.openshift.io/operators/rollout"
@@ -363,7 +363,7 @@ func (v view) report(group *v1alpha1.CPUManagerPolicy) {
 	set := func(kind string, is bool, reason, otherwise, message string) {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, ObservedGeneration: group.Generation, Reason: otherwise}
 		if is {
-			c.Status, c.Reason, c.Message = metav1.ConditionTrue, reason, operation.Abbreviate(message, 32<<10)
+			c.Status, c.Reason, c.Message = metav1.ConditionTrue, reason, untrusted.Abbreviate(message, 32<<10)
 		}
 		meta.SetStatusCondition(&s.Conditions, c)
 	}

@@ -34,6 +34,7 @@ import (
 	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/api/nodegroup"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/companion/metrics"
 	"workload.openshift.io/operators/cpupolicy"
@@ -206,7 +207,7 @@ func (r *nodesReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 func (r *nodesReconciler) concerns(node *corev1.Node) bool {
 	status, _, err := nodestatus.ReadStatus(node.Annotations)
 	if err != nil {
-		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "CPUPolicyUnreadable", "ReadStatus", "%s", operation.Abbreviate(err.Error(), 1000))
+		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "CPUPolicyUnreadable", "ReadStatus", "%s", untrusted.Abbreviate(err.Error(), 1000))
 	} else if status.UnderWay() {
 		return true
 	}
@@ -219,7 +220,7 @@ func (r *nodesReconciler) concerns(node *corev1.Node) bool {
 }
 
 func (r *nodesReconciler) sayClaimUnreadable(node *corev1.Node, err error) {
-	r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ClaimUnreadable", "ReadClaim", "%s", operation.Abbreviate(err.Error(), 1000))
+	r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ClaimUnreadable", "ReadClaim", "%s", untrusted.Abbreviate(err.Error(), 1000))
 }
 
 // mostObserved is how many nodes are observed at once that nobody asks for, and mostObservedAgain how many if they
@@ -262,7 +263,7 @@ func (r *nodesReconciler) keepObserved(ctx context.Context, nodes []*corev1.Node
 			errs = append(errs, fmt.Errorf("node %s: %w", d.node.Name, err))
 		}
 		if l.problem != "" {
-			r.recorder.Eventf(d.node, nil, corev1.EventTypeWarning, nodestatus.NotObserved, "ObserveNode", "%s", operation.Abbreviate(l.problem, 1000))
+			r.recorder.Eventf(d.node, nil, corev1.EventTypeWarning, nodestatus.NotObserved, "ObserveNode", "%s", untrusted.Abbreviate(l.problem, 1000))
 		}
 		switch {
 		case l.done:
@@ -360,7 +361,7 @@ func (r *nodesReconciler) sayForeign(nodes []corev1.Node) {
 			continue
 		}
 		if r.foreign[node.UID] = true; !known[node.UID] {
-			r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ForeignManager", "LeaveAlone", "Nothing begins on this node: %s", operation.Abbreviate(found.Error(), 900))
+			r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ForeignManager", "LeaveAlone", "Nothing begins on this node: %s", untrusted.Abbreviate(found.Error(), 900))
 		}
 	}
 	metrics.ForeignObjects.WithLabelValues(Name, harvester.Name).Set(float64(len(r.foreign)))
@@ -376,7 +377,7 @@ func (r *nodesReconciler) sayWaits(node *corev1.Node, waits string) {
 			r.waits = map[types.UID]string{}
 		}
 		r.waits[node.UID] = waits
-		r.recorder.Eventf(node, nil, corev1.EventTypeNormal, "CPUPolicyWaits", "SwitchPolicy", "The request waits: %s", operation.Abbreviate(waits, 1000))
+		r.recorder.Eventf(node, nil, corev1.EventTypeNormal, "CPUPolicyWaits", "SwitchPolicy", "The request waits: %s", untrusted.Abbreviate(waits, 1000))
 	}
 }
 
@@ -592,11 +593,11 @@ func (r *nodesReconciler) holders(ctx context.Context) (map[string]nodegroup.Hol
 		lease := &leases.Items[i]
 		h, err := nodegroup.HoldersOf(lease)
 		if err != nil {
-			r.recorder.Eventf(lease, nil, corev1.EventTypeWarning, "LockUnreadable", "ReadLock", "%s", operation.Abbreviate(err.Error(), 1000))
+			r.recorder.Eventf(lease, nil, corev1.EventTypeWarning, "LockUnreadable", "ReadLock", "%s", untrusted.Abbreviate(err.Error(), 1000))
 			continue
 		}
 		if value := lease.Annotations[nodegroup.HoldersAnnotation]; value != "" && value != h.String() {
-			klog.FromContext(ctx).Info("Repairing a lock", "lease", klog.KObj(lease), "was", operation.Abbreviate(value, 1000), "is", h.String())
+			klog.FromContext(ctx).Info("Repairing a lock", "lease", klog.KObj(lease), "was", untrusted.Abbreviate(value, 1000), "is", h.String())
 			if err := r.nodes.UpdateHolders(ctx, client.ObjectKeyFromObject(lease), func(h nodegroup.Holders) (nodegroup.Holders, error) { return h, nil }); err != nil {
 				return nil, err
 			}

@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
-	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/api/nodegroup"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/cpupolicy"
 )
 
@@ -215,7 +215,7 @@ func warningsOf(findings []cpupolicy.Finding) (warnings []string) {
 		if !f.Warning {
 			continue
 		}
-		text := operation.Abbreviate(oneLine(f), maxWarning)
+		text := untrusted.Abbreviate(oneLine(f), maxWarning)
 		if more > 0 || len(text) > room {
 			more++
 			continue

@@ -16,15 +16,15 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/internal/quantity"
 )
 
 // decodeVMs returns a VirtualMachine as it was and as it is to be. before is nil when it is
 // created.
 func decodeVMs(decoder admission.Decoder, request admission.Request) (before, after *virtv1.VirtualMachine, err error) {
 	for _, raw := range [][]byte{request.OldObject.Raw, request.Object.Raw} {
-		if err := quantity.Check(raw); err != nil {
+		if err := untrusted.CheckNumbers(raw); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/hostedconfig"
 	"workload.openshift.io/operators/mirror"
@@ -151,7 +151,7 @@ func (c *Configs) makeNamespace(ctx context.Context) error {
 // tell writes an Event about each source that is not copied, once.
 func (c *Configs) tell(ctx context.Context, sources []corev1.ConfigMap, keep []string, problems []error) {
 	told := map[types.UID]string{}
-	for i, name := range keep {
+	for i, name := range keep[:len(problems)] {
 		for _, s := range sources {
 			if s.Name != name {
 				continue
@@ -162,7 +162,7 @@ func (c *Configs) tell(ctx context.Context, sources []corev1.ConfigMap, keep []s
 			}
 			klog.FromContext(ctx).Error(errors.New(text), "A KubeletConfig is not copied into the hosted cluster")
 			if c.Recorder != nil {
-				c.Recorder.Eventf(&s, nil, corev1.EventTypeWarning, "NotCopied", "Copy", "%s", strings.ToValidUTF8(text[:min(len(text), 1000)], ""))
+				c.Recorder.Eventf(&s, nil, corev1.EventTypeWarning, "NotCopied", "Copy", "%s", untrusted.Abbreviate(text, 1000))
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-	"workload.openshift.io/operators/internal/quantity"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/workloadclasses"
 	"workload.openshift.io/operators/workloadclasses/metrics"
 )
@@ -46,7 +46,7 @@ func indexPrecluded(object client.Object) []string {
 
 // Handle implements admission.Handler.
 func (c *classifier) Handle(ctx context.Context, request admission.Request) admission.Response {
-	if err := quantity.Check(request.Object.Raw); err != nil {
+	if err := untrusted.CheckNumbers(request.Object.Raw); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	pod := &corev1.Pod{}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
+	"workload.openshift.io/operators/api/untrusted"
 )
 
 // Observed is the value of ObservedAnnotation.
@@ -39,7 +40,7 @@ func ReadObserved(node *corev1.Node) (*Observed, error) {
 		err = o.Validate().ToAggregate()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("annotation %s: %q cannot be read: %w", ObservedAnnotation, operation.Abbreviate(value, 200), err)
+		return nil, fmt.Errorf("annotation %s: %q cannot be read: %w", ObservedAnnotation, untrusted.Abbreviate(value, 200), err)
 	}
 	return &o, nil
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
+	"workload.openshift.io/operators/api/untrusted"
 )
 
 const (
@@ -102,7 +103,7 @@ func decode(value string, into any) error {
 		err = strict[0]
 	}
 	if err != nil {
-		return fmt.Errorf("%q is not what it must be, such as {\"status\":\"requested\",\"policy\":\"static\"}: %w", operation.Abbreviate(value, 200), err)
+		return fmt.Errorf("%q is not what it must be, such as {\"status\":\"requested\",\"policy\":\"static\"}: %w", untrusted.Abbreviate(value, 200), err)
 	}
 	return nil
 }
@@ -117,7 +118,7 @@ func (s Status) validate() error {
 	// Both become parts of names.
 	for key, name := range map[string]string{"id": s.ID, "job": s.Job} {
 		if problems := validation.IsDNS1123Label(name); name != "" && problems != nil {
-			return fmt.Errorf("%s %q: %s", key, operation.Abbreviate(name, 80), strings.Join(problems, "; "))
+			return fmt.Errorf("%s %q: %s", key, untrusted.Abbreviate(name, 80), strings.Join(problems, "; "))
 		}
 	}
 	if year := s.Since.UTC().Year(); year < 0 || year > 9999 {
@@ -132,7 +133,7 @@ const maxMessage = 1024
 
 // String returns the value of the annotation: the documented keys first, in a fixed order.
 func (s Status) String() string {
-	s.Message = operation.Abbreviate(s.Message, maxMessage)
+	s.Message = untrusted.Abbreviate(s.Message, maxMessage)
 	s.Since = s.Since.UTC().Truncate(time.Second)
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

@@ -7,18 +7,15 @@
 package operation
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/cpuset"
 	kjson "sigs.k8s.io/json"
+	"workload.openshift.io/operators/api/untrusted"
 )
 
 // MaxSize is the largest size of an encoded request, result or observation, in bytes: the kubelet cuts the
@@ -112,7 +110,7 @@ func (r Request) Validate() field.ErrorList {
 // Encode returns the request as [ParseRequest] reads it.
 func (r Request) Encode() ([]byte, error) {
 	if err := r.Validate().ToAggregate(); err != nil {
-		return nil, fmt.Errorf("request of operation %q: %w", Abbreviate(r.ID, maxQuoted), err)
+		return nil, fmt.Errorf("request of operation %q: %w", untrusted.Abbreviate(r.ID, maxQuoted), err)
 	}
 	return json.Marshal(r)
 }
@@ -125,7 +123,7 @@ func ParseRequest(data []byte) (Request, error) {
 		return Request{}, fmt.Errorf("request of an operation: %w", err)
 	}
 	if err := request.Validate().ToAggregate(); err != nil {
-		return Request{}, fmt.Errorf("request of operation %q: %w", Abbreviate(request.ID, maxQuoted), err)
+		return Request{}, fmt.Errorf("request of operation %q: %w", untrusted.Abbreviate(request.ID, maxQuoted), err)
 	}
 	return request, nil
 }
@@ -182,7 +180,7 @@ func (r Result) Validate() field.ErrorList {
 // [MaxSize] bytes.
 func (r Result) Encode() ([]byte, error) {
 	if err := r.Validate().ToAggregate(); err != nil {
-		return nil, fmt.Errorf("result of operation %q: %w", Abbreviate(r.ID, maxQuoted), err)
+		return nil, fmt.Errorf("result of operation %q: %w", untrusted.Abbreviate(r.ID, maxQuoted), err)
 	}
 	// A byte may become six in JSON.
 	for most := MaxSize / 2; ; most /= 2 {
@@ -194,7 +192,7 @@ func (r Result) Encode() ([]byte, error) {
 
 // Shortened returns the result with texts of at most so many bytes.
 func (r Result) Shortened(most int) Result {
-	r.Message, r.KubeletError = Abbreviate(r.Message, most), Abbreviate(r.KubeletError, most)
+	r.Message, r.KubeletError = untrusted.Abbreviate(r.Message, most), untrusted.Abbreviate(r.KubeletError, most)
 	return r
 }
 
@@ -205,7 +203,7 @@ func ParseResult(data []byte) (Result, error) {
 		return Result{}, fmt.Errorf("result of an operation: %w", err)
 	}
 	if err := result.Validate().ToAggregate(); err != nil {
-		return Result{}, fmt.Errorf("result of operation %q: %w", Abbreviate(result.ID, maxQuoted), err)
+		return Result{}, fmt.Errorf("result of operation %q: %w", untrusted.Abbreviate(result.ID, maxQuoted), err)
 	}
 	return result, nil
 }
@@ -277,7 +275,7 @@ func (k *Kubelet) validate(path *field.Path) (errs field.ErrorList) {
 			}
 			cpus, _ := cpuset.Parse(list) // which is one
 			if twice := cpus.Intersection(known); !twice.IsEmpty() {
-				return append(errs, field.Invalid(path, Abbreviate(list, maxQuoted), fmt.Sprintf("CPU %d is in another core, too", twice.List()[0])))
+				return append(errs, field.Invalid(path, untrusted.Abbreviate(list, maxQuoted), fmt.Sprintf("CPU %d is in another core, too", twice.List()[0])))
 			}
 			known = known.Union(cpus)
 		}
@@ -307,7 +305,7 @@ func validateCPUs(path *field.Path, list string) field.ErrorList {
 		from, err := strconv.ParseUint(first, 10, 16)
 		to, errTo := strconv.ParseUint(end, 10, 16)
 		if err != nil || errTo != nil || int(from) <= last || to < from || to >= maxCPUs {
-			return field.ErrorList{field.Invalid(path, Abbreviate(list, maxQuoted), fmt.Sprintf("must be a CPU list in ascending order, of numbers below %d", maxCPUs))}
+			return field.ErrorList{field.Invalid(path, untrusted.Abbreviate(list, maxQuoted), fmt.Sprintf("must be a CPU list in ascending order, of numbers below %d", maxCPUs))}
 		}
 		last = int(to)
 	}
@@ -363,30 +361,6 @@ func ParseObservation(data []byte) (Observation, error) {
 	return observation, nil
 }
 
-// longExponent is a number that takes a [resource.Quantity] minutes to read, or to compare.
-var longExponent = regexp.MustCompile(`^[-+]?[0-9.]*[eE][-+]?[0-9]{3,}$`)
-
-// mayBeLong is what has such a number, unless an escape hides it.
-var mayBeLong = regexp.MustCompile(`[eE][-+]?[0-9]{3}|\\`)
-
-// checkExponents returns an error if JSON has such a number: a node must not keep its reader busy.
-func checkExponents(data []byte) error {
-	if !mayBeLong.Match(data) {
-		return nil
-	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	for {
-		token, err := decoder.Token()
-		if err != nil {
-			return nil // the end, or what is no JSON
-		}
-		if text := strings.TrimSpace(fmt.Sprint(token)); longExponent.MatchString(text) {
-			return fmt.Errorf("the number %s has an exponent of more than two digits", Abbreviate(text, maxQuoted))
-		}
-	}
-}
-
 // Kubelet is what decides, beside the policy, which pods a kubelet admits when it starts: its
 // configuration and flags, and the host's CPUs (upstream's KubeletConfiguration, whose names these
 // are).
@@ -416,14 +390,14 @@ func validateID(id string) field.ErrorList { return validateDNSLabel(field.NewPa
 
 func validateDNSLabel(path *field.Path, value string) (errs field.ErrorList) {
 	for _, problem := range validation.IsDNS1123Label(value) {
-		errs = append(errs, field.Invalid(path, Abbreviate(value, maxQuoted), problem))
+		errs = append(errs, field.Invalid(path, untrusted.Abbreviate(value, maxQuoted), problem))
 	}
 	return errs
 }
 
 func validateStep(path *field.Path, step string) (errs field.ErrorList) {
 	for _, problem := range validation.IsDNS1123Label(strings.ToLower(step)) {
-		errs = append(errs, field.Invalid(path, Abbreviate(step, maxQuoted), problem))
+		errs = append(errs, field.Invalid(path, untrusted.Abbreviate(step, maxQuoted), problem))
 	}
 	return errs
 }
@@ -434,7 +408,7 @@ func validateOneOf[T ~string](path *field.Path, value T, allowed []T) field.Erro
 			return nil
 		}
 	}
-	return field.ErrorList{field.NotSupported(path, T(Abbreviate(string(value), maxQuoted)), allowed)}
+	return field.ErrorList{field.NotSupported(path, T(untrusted.Abbreviate(string(value), maxQuoted)), allowed)}
 }
 
 func parse(data []byte, into any) error { return Decode(data, MaxSize, into) }
@@ -445,28 +419,12 @@ func Decode(data []byte, most int, into any) error {
 	if len(data) > most {
 		return fmt.Errorf("it has %d bytes, and at most %d are allowed", len(data), most)
 	}
-	if err := checkExponents(data); err != nil {
+	if err := untrusted.CheckNumbers(data); err != nil {
 		return err
 	}
 	unknown, err := kjson.UnmarshalStrict(data, into)
 	return errors.Join(append(unknown, err)...)
 }
 
-// ellipsis marks what Abbreviate has cut.
-const ellipsis = "…"
-
 // maxQuoted is how much of a value an error quotes, in bytes.
 const maxQuoted = 80
-
-// Abbreviate cuts a text to at most that many bytes, and marks the cut. Bytes that are no UTF-8 are replaced.
-func Abbreviate(text string, most int) string {
-	text = strings.ToValidUTF8(text, "\ufffd")
-	if len(text) <= most {
-		return text
-	}
-	cut := max(0, most-len(ellipsis))
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + ellipsis
-}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	kjson "sigs.k8s.io/json"
+	"workload.openshift.io/operators/api/untrusted"
 )
 
 // RefusalCode says what a refusal is about, to programs. Empty is anything but the codes below.
@@ -73,7 +74,7 @@ func (r Refusals) shortened(most int) Refusals {
 	}
 	r = slices.Clone(r)
 	for i := range r {
-		r[i].Text = Abbreviate(r[i].Text, most/len(r))
+		r[i].Text = untrusted.Abbreviate(r[i].Text, most/len(r))
 	}
 	return r
 }
