@@ -9,6 +9,7 @@ package companion
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -49,7 +50,7 @@ type Server interface {
 	Endpoints() []*configv1alpha1.Endpoint
 }
 
-// Configure decodes, completes and checks a companion's settings. Errors name the field and the value.
+// Configure decodes, completes and checks a companion's settings, whatever they were before. Errors name the field and the value.
 func Configure(c Companion, config *configv1alpha1.ControllerConfiguration) error {
 	settings := c.Settings()
 	if settings == nil {
@@ -58,6 +59,7 @@ func Configure(c Companion, config *configv1alpha1.ControllerConfiguration) erro
 		}
 		return nil
 	}
+	reflect.ValueOf(settings).Elem().SetZero()
 	if err := config.DecodeSettings(settings); err != nil {
 		return err
 	}

@@ -15,14 +15,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 )
 
 // Copies returns what the hosted cluster must have of these ConfigMaps, which are all of the control plane's namespace with
-// KubeletConfigLabel. Keep are the names of copies that stay as they are, for the reasons in problems: a source that has
-// no KubeletConfig now.
+// KubeletConfigLabel. Keep are the names of copies that stay as they are: first those whose sources have no KubeletConfig
+// now, for the reasons in problems, and then those whose sources are paused.
 func Copies(sources []corev1.ConfigMap) (copies []*corev1.ConfigMap, keep []string, problems []error) {
+	var paused []string
 	for _, source := range sources {
+		if nodegroup.Paused(&source) {
+			paused = append(paused, source.Name)
+			continue
+		}
 		if err := check(source); err != nil {
 			keep = append(keep, source.Name)
 			problems = append(problems, fmt.Errorf("ConfigMap %s/%s is not copied, and its copy stays as it is: %w", source.Namespace, source.Name, err))
@@ -36,7 +42,7 @@ func Copies(sources []corev1.ConfigMap) (copies []*corev1.ConfigMap, keep []stri
 			Data: map[string]string{v1beta1.ConfigKey: source.Data[v1beta1.ConfigKey]},
 		})
 	}
-	return copies, keep, problems
+	return copies, append(keep, paused...), problems
 }
 
 func check(source corev1.ConfigMap) error {

@@ -4,12 +4,14 @@ package hostedconfig
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 )
 
@@ -53,6 +55,15 @@ func TestCopies(t *testing.T) {
 				t.Errorf("the copy is %s with %v, want %s", got, copies[0].Data, want)
 			}
 		})
+	}
+}
+
+func TestThePausedAreLeftAsTheyAre(t *testing.T) {
+	paused, broken, whole := aSource("a", "pool-a", "config", aKubeletConfig), aSource("b", "", "config", aKubeletConfig), aSource("c", "pool-c", "config", aKubeletConfig)
+	paused.Annotations = map[string]string{nodegroup.PausedAnnotation: ""}
+	copies, keep, problems := Copies([]corev1.ConfigMap{paused, broken, whole})
+	if len(copies) != 1 || copies[0].Name != "c" || !slices.Equal(keep, []string{"b", "a"}) || len(problems) != 1 {
+		t.Errorf("got %v, %v, %v", copies, keep, problems)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/foreign"
@@ -120,9 +121,13 @@ func stripNode(in any) (any, error) {
 		if pool, has := node.Labels[v1beta1.PoolLabel]; has {
 			labels[v1beta1.PoolLabel] = pool
 		}
+		var annotations map[string]string
+		if value, has := node.Annotations[nodegroup.PausedAnnotation]; has {
+			annotations = map[string]string{nodegroup.PausedAnnotation: value}
+		}
 		return &corev1.Node{
 			TypeMeta:   node.TypeMeta,
-			ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: labels, ManagedFields: node.ManagedFields},
+			ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: labels, Annotations: annotations, ManagedFields: node.ManagedFields},
 			Spec:       corev1.NodeSpec{ProviderID: node.Spec.ProviderID},
 		}, nil
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/hostedconfig"
@@ -76,6 +77,9 @@ func (n *Nodes) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	errs := labelling.Problems
 	for _, name := range slices.Sorted(maps.Keys(labelling.Set)) {
 		node, pool := nodes[name], labelling.Set[name]
+		if nodegroup.Paused(node) {
+			continue
+		}
 		before := node.DeepCopy()
 		if pool == "" {
 			delete(node.Labels, v1beta1.PoolLabel)

@@ -68,6 +68,8 @@ type Installed struct {
 	Name string
 	// Namespace is that of its Deployments.
 	Namespace string
+	// Hosted is the hosted cluster, in which nothing runs; nil if the companion has one cluster. AddHosted makes it.
+	Hosted *Installed
 	// controllers and webhooks are the ports of the replicas that were started last.
 	controllers, webhooks ports
 	// server is the process that serves the webhooks.
@@ -87,6 +89,25 @@ func Install(t testing.TB, name string) *Installed {
 	// RouteWebhooks has changed them in a way that cannot be merged with the manifests.
 	i.Kubectl(t, "delete", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "--ignore-not-found", "--selector=app.kubernetes.io/name="+name)
 	i.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", Base(name))
+	return i
+}
+
+// AddHosted brings what the companion has in a hosted cluster onto a second control plane, and what a management cluster has
+// for that onto the first.
+func (i *Installed) AddHosted(t testing.TB) {
+	t.Helper()
+	i.Hosted = &Installed{ControlPlane: testenv.StartHosted(t), Name: i.Name, Namespace: i.Namespace}
+	i.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-f", filepath.Join(Base("sample"), "management.yaml"))
+	i.Hosted.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", i.hostedBase())
+}
+
+func (i *Installed) hostedBase() string { return filepath.Join(Base(i.Name), "hosted") }
+
+// nodes is the cluster that has the nodes on which the companion acts.
+func (i *Installed) nodes() *Installed {
+	if i.Hosted != nil {
+		return i.Hosted
+	}
 	return i
 }
 
@@ -150,7 +171,7 @@ func WithImage(t testing.TB, name string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "config.yaml")
-	for _, setting := range []string{"agentImage: partition-agent", "exporterImage: partition-node", "schedulerImage: topo-aware-scheduler"} {
+	for _, setting := range []string{"agentImage: partition-agent", "exporterImage: partition-node", "schedulerImage: topo-aware-scheduler", "operandImage: partition-tuned"} {
 		text = bytes.ReplaceAll(text, []byte(setting), []byte(strings.Replace(setting, ": ", ": registry.example.com/", 1)))
 	}
 	// What is a volume in a pod is the directory of the manifests here.
@@ -173,10 +194,13 @@ func (i *Installed) Configuration(t testing.TB) *configv1alpha1.ControllerConfig
 	config.LeaderElection.RenewDeadline.Duration = 4 * time.Second
 	config.LeaderElection.RetryPeriod.Duration = 500 * time.Millisecond
 	config.ForeignManagerPeriod.Duration = 300 * time.Millisecond
+	if i.Hosted != nil {
+		config.HostedConnection.Kubeconfig = i.Hosted.Identity(t, i.Name)
+	}
 	return config
 }
 
-// kubeconfig returns a file for a ServiceAccount.
+// kubeconfig returns a file for a ServiceAccount, once it has its rights.
 func (i *Installed) kubeconfig(t testing.TB, account string) string {
 	t.Helper()
 	testenv.Eventually(t, 10*time.Second, func() error {
@@ -190,6 +214,12 @@ func (i *Installed) kubeconfig(t testing.TB, account string) string {
 		}
 		return nil
 	})
+	return i.Identity(t, account)
+}
+
+// Identity returns a kubeconfig of a ServiceAccount in the companion's namespace.
+func (i *Installed) Identity(t testing.TB, account string) string {
+	t.Helper()
 	config := clientcmdapi.NewConfig()
 	config.Clusters["test"] = &clientcmdapi.Cluster{Server: i.Config.Host, CertificateAuthorityData: i.Config.CAData}
 	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Token: i.Token(t, i.Namespace, account, nil)}

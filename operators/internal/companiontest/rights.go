@@ -51,6 +51,9 @@ func roles(t testing.TB, name string) (roles []role) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if hosted, err := os.ReadFile(filepath.Join(Base(name), "hosted", "role.yaml")); err == nil {
+		data = append(append(data, "\n---\n"...), hosted...)
+	}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
 		document, err := documents.Read()
@@ -165,10 +168,35 @@ func (i *Installed) used(t testing.TB, user string) (used, missing map[Right]boo
 	return used, missing
 }
 
+// skipped are the reasons of the tests that Skip has skipped.
+var skipped []string
+
+// Skip skips a test that uses rights of the companion. Then nobody can say which of them are used.
+func Skip(t testing.TB, format string, arguments ...any) {
+	t.Helper()
+	why := fmt.Sprintf(format, arguments...)
+	skipped = append(skipped, why)
+	t.Skip(why)
+}
+
 // usesItsRights compares what a companion may do with what it has done, or tried, in the tests before.
 func (s Subject) usesItsRights(t *testing.T, i *Installed) {
-	for name, user := range map[string]string{i.Name: i.User(), i.Name + "-webhooks": i.user(webhooksAccount)} {
-		used, missing := i.used(t, user)
+	without := skipped
+	if testing.Short() {
+		without = append(without, "-short leaves tests out")
+	}
+	var unseen []string
+	type holder struct {
+		in      *Installed
+		account string
+	}
+	holders := map[string]holder{i.Name: {i, controllersAccount}, i.Name + "-webhooks": {i, webhooksAccount}}
+	if i.Hosted != nil {
+		holders[i.Name+"-controlplane"], holders[i.Name+"-hosted"] = holder{i, controllersAccount}, holder{i.Hosted, i.Name}
+	}
+	for name, holder := range holders {
+		user := holder.in.user(holder.account)
+		used, missing := holder.in.used(t, user)
 		for right := range missing {
 			t.Errorf("%s may not %s, and has tried to", user, right)
 		}
@@ -182,7 +210,9 @@ func (s Subject) usesItsRights(t *testing.T, i *Installed) {
 		for _, right := range all {
 			reason, excused := s.Unused[name][right]
 			switch {
-			case !used[right] && !excused && !testing.Short(): // which leaves out what uses some
+			case !used[right] && !excused && len(without) > 0:
+				unseen = append(unseen, fmt.Sprintf("%s may %s", user, right))
+			case !used[right] && !excused:
 				t.Errorf("%s may %s, and no test made it do so", user, right)
 			case used[right] && excused:
 				t.Errorf("%s does %s, which was said to be impossible in a test: %s", user, right, reason)
@@ -193,5 +223,8 @@ func (s Subject) usesItsRights(t *testing.T, i *Installed) {
 				t.Errorf("%s may not %s, which was said to be unused", user, right)
 			}
 		}
+	}
+	if len(unseen) > 0 {
+		t.Skipf("tests that use rights were skipped: %s; so it is not known whether these are used:\n%s", strings.Join(without, ", "), strings.Join(unseen, "\n"))
 	}
 }

@@ -37,6 +37,10 @@ type Subject struct {
 	Object func(name string) client.Object
 	// Acted reports whether the companion has begun to act for such an object.
 	Acted func(client.Object) bool
+	// Elsewhere is for a companion that acts on other objects: it returns an error until that has happened. Acted is nil then.
+	Elsewhere func(ctx context.Context, i *Installed, object client.Object) error
+	// InHosted means that the user's object is in the hosted cluster.
+	InHosted bool
 	// Single means that there is at most one such object, whose name is fixed.
 	Single bool
 	// Traces are what it writes to nodes: a test puts them there in its name. They may have
@@ -59,18 +63,33 @@ const (
 // Run tests that a companion keeps the rules of all companions.
 func Run(t *testing.T, s Subject) {
 	i := Install(t, s.Companion.Name())
+	config := i.Configuration(t)
+	if s.Companion.Settings() != nil {
+		if err := companion.Configure(s.Companion, config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	needs := s.Companion.Needs(config)
+	if needs.Hosted != nil {
+		i.AddHosted(t)
+	}
 	t.Run("probes say the truth", func(t *testing.T) { probesSayTheTruth(t, i) })
 	t.Run("a certificate that somebody else makes is served", func(t *testing.T) { servesFiles(t, i) })
 	t.Run("metrics are for those who may read them", func(t *testing.T) { metricsAreProtected(t, i) })
-	if cachesNodes(s.Companion.Needs(i.Configuration(t)).Home.Cache) {
+	if cachesNodes(needs.Home.Cache) {
 		t.Run("metrics say which nodes are claimed", func(t *testing.T) { claimsAreCounted(t, i) })
 	}
 	t.Run("it takes no more memory than it may", func(t *testing.T) { s.staysSmall(t, i) })
 	t.Run("another replica goes on after one was killed", func(t *testing.T) { s.goesOnAfterAKill(t, i) })
 	t.Run("another replica goes on at once after one has ended", func(t *testing.T) { s.goesOnAfterAnEnd(t, i) })
 	t.Run("a paused object is left alone", func(t *testing.T) { s.leavesPausedObjectsAlone(t, i) })
-	for _, other := range s.Companion.Needs(i.Configuration(t)).Home.Foreign {
-		t.Run("it waits for "+other.Name, func(t *testing.T) { s.waitsFor(t, i, other) })
+	for _, other := range needs.Home.Foreign {
+		t.Run("it waits for "+other.Name, func(t *testing.T) { s.waitsFor(t, i, i, other) })
+	}
+	if needs.Hosted != nil {
+		for _, other := range needs.Hosted.Foreign {
+			t.Run("it waits for "+other.Name+" in the hosted cluster", func(t *testing.T) { s.waitsFor(t, i, i.Hosted, other) })
+		}
 	}
 	t.Run("no right is a wildcard, or more than it may be", func(t *testing.T) { rightsAreModest(t, s.Companion.Name()) })
 	t.Run("every right is used", func(t *testing.T) { s.usesItsRights(t, i) })
@@ -91,23 +110,35 @@ func (s Subject) write(t *testing.T, i *Installed, name string, annotations map[
 	t.Helper()
 	object := s.Object(name)
 	object.SetAnnotations(annotations)
+	in := s.objects(i)
 	if s.Single {
-		if err := client.IgnoreNotFound(i.Client.Delete(t.Context(), object.DeepCopyObject().(client.Object))); err != nil {
+		if err := client.IgnoreNotFound(in.Delete(t.Context(), object.DeepCopyObject().(client.Object))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := i.Client.Create(t.Context(), object); err != nil {
+	if err := in.Create(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
-	remove(t, i.Client, object)
+	remove(t, in, object)
 	return object
+}
+
+// objects is a client for the cluster that has the users' objects.
+func (s Subject) objects(i *Installed) client.Client {
+	if s.InHosted {
+		return i.Hosted.Client
+	}
+	return i.Client
 }
 
 // acted returns an error until the companion has acted for an object.
 func (s Subject) acted(t *testing.T, i *Installed, object client.Object) error {
 	t.Helper()
-	if err := i.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+	if err := s.objects(i).Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 		t.Fatal(err)
+	}
+	if s.Elsewhere != nil {
+		return s.Elsewhere(t.Context(), i, object)
 	}
 	if !s.Acted(object) {
 		return fmt.Errorf("it has not acted for %T %s", object, object.GetName())
@@ -337,10 +368,10 @@ func (s Subject) staysSmall(t *testing.T, i *Installed) {
 			name := fmt.Sprintf("registry.example.com/some/where/an-image-of-a-usual-name@sha256:%064d", image)
 			node.Status.Images = append(node.Status.Images, corev1.ContainerImage{Names: []string{name}, SizeBytes: 1 << 24})
 		}
-		if err := i.Client.Create(t.Context(), node); err != nil {
+		if err := i.nodes().Client.Create(t.Context(), node); err != nil {
 			t.Fatal(err)
 		}
-		remove(t, i.Client, node)
+		remove(t, i.nodes().Client, node)
 	}
 	replica := i.Start(t, nil)
 	for number := range 10 {
@@ -391,7 +422,7 @@ func (s Subject) leavesPausedObjectsAlone(t *testing.T, i *Installed) {
 	s.mustNotAct(t, i, paused)
 	before := paused.DeepCopyObject().(client.Object)
 	paused.SetAnnotations(nil)
-	if err := i.Client.Patch(t.Context(), paused, client.MergeFrom(before)); err != nil {
+	if err := s.objects(i).Patch(t.Context(), paused, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	s.mustAct(t, i, paused)
@@ -399,11 +430,11 @@ func (s Subject) leavesPausedObjectsAlone(t *testing.T, i *Installed) {
 
 // waitsFor tests each Deployment of another manager: before the start, and while it runs. What it writes to single
 // objects is the companion's to leave alone, and to test.
-func (s Subject) waitsFor(t *testing.T, i *Installed, other foreign.Manager) {
+func (s Subject) waitsFor(t *testing.T, i, in *Installed, other foreign.Manager) {
 	for _, name := range other.Deployments {
 		t.Run("its Deployment "+name.String(), func(t *testing.T) {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name.Namespace}}
-			if err := i.Client.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+			if err := in.Client.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatal(err)
 			}
 			labels := map[string]string{"app": name.Name}
@@ -418,11 +449,11 @@ func (s Subject) waitsFor(t *testing.T, i *Installed, other foreign.Manager) {
 				},
 			}
 			leave := func() {
-				if err := i.Client.Create(context.Background(), trace.DeepCopy()); err != nil {
+				if err := in.Client.Create(context.Background(), trace.DeepCopy()); err != nil {
 					t.Fatal(err)
 				}
 			}
-			remove(t, i.Client, trace)
+			remove(t, in.Client, trace)
 			leave()
 			// Anybody who may create the namespace may create that.
 			replica := i.Start(t, nil)
@@ -437,11 +468,11 @@ func (s Subject) waitsFor(t *testing.T, i *Installed, other foreign.Manager) {
 			if other.Writes.Subresource != "" {
 				role += "/" + other.Writes.Subresource
 			}
-			i.Kubectl(t, "create", "clusterrole", "manager", "--verb="+other.Writes.Verb, role)
-			i.Kubectl(t, "create", "clusterrolebinding", "manager", "--clusterrole=manager", "--serviceaccount="+name.Namespace+":manager")
-			t.Cleanup(func() { i.Kubectl(t, "delete", "clusterrole,clusterrolebinding", "manager") })
+			in.Kubectl(t, "create", "clusterrole", "manager", "--verb="+other.Writes.Verb, role)
+			in.Kubectl(t, "create", "clusterrolebinding", "manager", "--clusterrole=manager", "--serviceaccount="+name.Namespace+":manager")
+			t.Cleanup(func() { in.Kubectl(t, "delete", "clusterrole,clusterrolebinding", "manager") })
 			testenv.Eventually(t, patience, func() error { // kube-apiserver learns of it a moment later
-				found, err := foreign.Find(t.Context(), i.Client, i.Client, []foreign.Manager{other})
+				found, err := foreign.Find(t.Context(), in.Client, in.Client, []foreign.Manager{other})
 				if err == nil && found == nil {
 					err = errors.New("it is not found")
 				}
@@ -464,7 +495,7 @@ func (s Subject) waitsFor(t *testing.T, i *Installed, other foreign.Manager) {
 				}
 				return nil
 			})
-			if err := i.Client.Delete(t.Context(), trace.DeepCopy()); err != nil {
+			if err := in.Client.Delete(t.Context(), trace.DeepCopy()); err != nil {
 				t.Fatal(err)
 			}
 			s.mustAct(t, i, object)

@@ -31,17 +31,36 @@ import (
 func (s Subject) leavesNothing(t *testing.T, i *Installed) {
 	name := s.Companion.Name()
 	i.Uninstall(t)
+	clean := func(arguments ...string) string {
+		t.Helper()
+		arguments = append([]string{"clean", "--controller=" + name, "--kubeconfig=" + i.Kubeconfig}, arguments...)
+		if i.Hosted != nil {
+			arguments = append(arguments, "--hosted-kubeconfig="+i.Hosted.Kubeconfig)
+		}
+		said := ""
+		testenv.Eventually(t, patience, func() error { // kube-apiserver forgets a policy a moment after it is deleted
+			process := testenv.Run(t, program, arguments...)
+			err := process.Wait(t, patience)
+			if said = process.Output(); err != nil {
+				err = fmt.Errorf("clean: %w\n%s", err, process.Log())
+			}
+			return err
+		})
+		return said
+	}
+	clean() // what the tests before have left
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worked-on", Labels: map[string]string{"mine": ""}, Annotations: map[string]string{"mine": ""}}}
 	node.Spec.Taints = []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}}
-	if err := i.Client.Create(t.Context(), node); err != nil {
+	nodes := i.nodes().Client
+	if err := nodes.Create(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	remove(t, i.Client, node)
+	remove(t, nodes, node)
 	lock := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nodegroup.ControlPlaneLock.Namespace, Name: nodegroup.ControlPlaneLock.Name}}
 	if err := client.IgnoreNotFound(i.Client.Delete(t.Context(), lock.DeepCopy())); err != nil { // of other tests
 		t.Fatal(err)
 	}
-	before := i.objects(t)
+	before := i.everything(t)
 
 	// As if it had been killed in the middle of its work. While it is installed, an admission policy
 	// may keep others from writing this, and kube-apiserver forgets one a moment after it is deleted.
@@ -51,33 +70,28 @@ func (s Subject) leavesNothing(t *testing.T, i *Installed) {
 		maps.Copy(written.Annotations, s.Traces.Annotations)
 		written.Spec.Taints = append(written.Spec.Taints, s.Traces.Spec.Taints...)
 		written.Spec.Unschedulable = s.Traces.Spec.Unschedulable
-		return i.Client.Patch(t.Context(), written, client.MergeFrom(node), client.FieldOwner(companion.FieldOwner(name)))
+		return nodes.Patch(t.Context(), written, client.MergeFrom(node), client.FieldOwner(companion.FieldOwner(name)))
 	})
 	nodegroup.PutHolders(lock, nodegroup.Holders{{Owner: name, Operation: "a1", Node: "worked-on"}})
 	if err := i.Client.Create(t.Context(), lock); err != nil {
 		t.Fatal(err)
 	}
-	Install(t, name)
+	i.again(t)
 	replica := i.Start(t, nil)
 	object := s.Object("left")
-	if err := i.Client.Create(t.Context(), object); err != nil {
+	if err := s.objects(i).Create(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
 	s.mustAct(t, i, object)
 	replica.Kill()
 
-	i.Uninstall(t)
-	clean := func(arguments ...string) string {
-		t.Helper()
-		process := testenv.Run(t, program, append([]string{"clean", "--controller=" + name, "--kubeconfig=" + i.Kubeconfig}, arguments...)...)
-		if err := process.Wait(t, patience); err != nil {
-			t.Fatalf("clean: %v\n%s", err, process.Log())
-		}
-		return process.Output()
+	i.uninstallHome(t)
+	if i.Hosted != nil { // the policies go first
+		i.Hosted.Kubectl(t, "delete", "validatingadmissionpolicybindings", "--selector=app.kubernetes.io/name="+name)
 	}
-	unclean := i.objects(t)
+	unclean := i.everything(t)
 	said := clean("--dry-run")
-	if after := i.objects(t); !maps.Equal(unclean, after) {
+	if after := i.everything(t); !maps.Equal(unclean, after) {
 		t.Error("a dry run has changed something")
 	}
 	for _, keys := range []map[string]string{s.Traces.Labels, s.Traces.Annotations} {
@@ -91,14 +105,15 @@ func (s Subject) leavesNothing(t *testing.T, i *Installed) {
 		t.Errorf("a dry run does not say %q: %s", want, said)
 	}
 	clean()
+	i.uninstallHosted(t)
 	// It went with its kind, unless that is one of Kubernetes' own.
-	if err := i.Client.Delete(t.Context(), object); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+	if err := s.objects(i).Delete(t.Context(), object); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
 		t.Fatal(err)
 	}
 	// kube-apiserver forgets a kind a moment after its CRD.
 	testenv.Eventually(t, patience, func() error {
 		var errs []error
-		after := i.objects(t)
+		after := i.everything(t)
 		for key, object := range after {
 			if before[key] != object {
 				errs = append(errs, fmt.Errorf("%s is left, or has changed:\n%s\nbefore:\n%s", key, object, before[key]))
@@ -116,13 +131,41 @@ func (s Subject) leavesNothing(t *testing.T, i *Installed) {
 	}
 }
 
+// again brings the manifests back.
+func (i *Installed) again(t testing.TB) {
+	t.Helper()
+	Install(t, i.Name)
+	if i.Hosted != nil {
+		i.AddHosted(t)
+	}
+}
+
 // Uninstall removes a companion's manifests, as make uninstall does.
 func (i *Installed) Uninstall(t testing.TB) {
 	t.Helper()
-	i.Kubectl(t, "delete", "--ignore-not-found", "--wait=false", "-k", Base(i.Name))
+	i.uninstallHome(t)
+	i.uninstallHosted(t)
+}
+
+func (i *Installed) uninstallHome(t testing.TB) {
+	t.Helper()
+	i.delete(t, Base(i.Name))
+}
+
+func (i *Installed) uninstallHosted(t testing.TB) {
+	t.Helper()
+	if i.Hosted != nil {
+		i.Hosted.delete(t, i.hostedBase())
+	}
+}
+
+// delete deletes manifests.
+func (i *Installed) delete(t testing.TB, base string) {
+	t.Helper()
+	i.Kubectl(t, "delete", "--ignore-not-found", "--wait=false", "-k", base)
 	i.endNamespaces(t)
 	testenv.Eventually(t, patience, func() error {
-		if left := i.Kubectl(t, "get", "--ignore-not-found", "--output=name", "-k", Base(i.Name)); left != "" {
+		if left := i.Kubectl(t, "get", "--ignore-not-found", "--output=name", "-k", base); left != "" {
 			return fmt.Errorf("there still are:\n%s", left)
 		}
 		return nil
@@ -186,6 +229,18 @@ func (i *Installed) each(t testing.TB, do func(metav1.APIResource, dynamic.Names
 			}
 		}
 	}
+}
+
+// everything are the objects of both clusters.
+func (i *Installed) everything(t testing.TB) map[string]string {
+	t.Helper()
+	all := i.objects(t)
+	if i.Hosted != nil {
+		for key, object := range i.Hosted.objects(t) {
+			all["hosted "+key] = object
+		}
+	}
+	return all
 }
 
 // objects are all objects but Events, which go by themselves: what people and programs have marked

@@ -56,7 +56,7 @@ func asset(t testing.TB, variable, beside string) string {
 	}
 	path := filepath.Join(filepath.Dir(os.Getenv("TEST_ASSET_KUBE_APISERVER")), beside)
 	if _, err := os.Stat(path); beside == "" || err != nil {
-		t.Skipf("%s does not name a binary; make operators-test does", variable)
+		companiontest.Skip(t, "%s does not name a binary; make operators-test does", variable)
 	}
 	return path
 }
