@@ -40,9 +40,14 @@ import (
 func TestMain(m *testing.M) { testenv.Main(m, nil, v1alpha1.AddToScheme) }
 
 // rendered returns what kustomize makes of a directory here.
-func rendered(t *testing.T, i *companiontest.Installed, name string) (objects []*unstructured.Unstructured) {
+func rendered(t *testing.T, i *companiontest.Installed, name string) []*unstructured.Unstructured {
 	t.Helper()
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(i.Kubectl(t, "kustomize", companiontest.Base(name)))))
+	return renderedFrom(t, i, companiontest.Base(name))
+}
+
+func renderedFrom(t *testing.T, i *companiontest.Installed, directory string) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(i.Kubectl(t, "kustomize", directory))))
 	for {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {

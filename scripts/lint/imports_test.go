@@ -347,6 +347,12 @@ var borders = []border{
 		why:        "the plugin renders the alerts on them, without the manager's library",
 	},
 	{
+		place:      "operators/tuning/metrics",
+		only:       []string{operators + "/alert", "github.com/prometheus"},
+		notThrough: []string{"k8s.io", "sigs.k8s.io"},
+		why:        "the plugin renders the alerts on them, without the manager's library",
+	},
+	{
 		place:      "operators/workloadclasses/metrics",
 		only:       []string{operators + "/alert", "github.com/prometheus"},
 		notThrough: []string{"k8s.io", "sigs.k8s.io"},

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/common/model"
 	"workload.openshift.io/operators/alert"
 	companion "workload.openshift.io/operators/companion/metrics"
+	tuning "workload.openshift.io/operators/tuning/metrics"
 	workloadclasses "workload.openshift.io/operators/workloadclasses/metrics"
 )
 
@@ -30,7 +31,7 @@ func Alerts() []alert.Alert {
 }
 
 // Companions returns what the companions bring, first what all of them have.
-func Companions() []alert.Set { return []alert.Set{companion.Set, workloadclasses.Set} }
+func Companions() []alert.Set { return []alert.Set{companion.Set, workloadclasses.Set, tuning.Set} }
 
 // added is an expression for how much a counter grew within the window, by some labels. A
 // series that appears counts from zero, which increase() alone does not see: a counter with

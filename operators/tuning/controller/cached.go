@@ -19,6 +19,9 @@ var (
 	daemonSetKind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 )
 
+// operandName is that of the DaemonSet.
+const operandName = "tuned"
+
 // specHash is an annotation of Profiles in the cache, and nowhere else: the hash of the spec that the cluster has. The specs of a
 // thousand nodes are too much to keep.
 const specHash = "cache.tuning.workload.openshift.io/spec"

@@ -9,20 +9,25 @@ package controller
 
 import (
 	"context"
+	"errors"
 
+	openshiftconfigv1 "github.com/openshift/api/config/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/foreign"
+	"workload.openshift.io/operators/tuning/metrics"
 )
 
 // nodesOf is the cluster that has the nodes.
@@ -42,6 +47,12 @@ var shipped = foreign.Manager{
 	Writes:   authorizationv1.ResourceAttributes{Verb: "update", Group: tunedv1.GroupVersion.Group, Resource: "profiles"},
 	HandOver: "scale that Deployment to zero, and what manages it, so that it stays there",
 }
+
+func addToScheme(scheme *runtime.Scheme) error {
+	return errors.Join(tunedv1.AddToScheme(scheme), openshiftconfigv1.Install(scheme))
+}
+
+func init() { ctrlmetrics.Registry.MustRegister(metrics.Set.Metrics...) }
 
 // Companion is tuning.
 type Companion struct{ settings Settings }
@@ -81,13 +92,13 @@ func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) compan
 		Cache:   hosted,
 		Foreign: []foreign.Manager{there},
 		// The operand goes first: it undoes what it did while its Profile and its rights are there.
-		Owned: []schema.GroupVersionKind{tunedKind, profileKind, daemonSetKind},
+		Owned: []schema.GroupVersionKind{clusterOperatorKind, tunedKind, profileKind, daemonSetKind},
 	}
 	if ordinary {
-		return companion.Needs{AddToScheme: tunedv1.AddToScheme, Home: nodes}
+		return companion.Needs{AddToScheme: addToScheme, Home: nodes}
 	}
 	return companion.Needs{
-		AddToScheme: tunedv1.AddToScheme,
+		AddToScheme: addToScheme,
 		Home:        companion.Access{Cache: home, Foreign: []foreign.Manager{here}},
 		Hosted:      &nodes,
 	}
@@ -109,5 +120,8 @@ func (c *Companion) AddToManager(_ context.Context, clusters companion.Clusters,
 	if err := addProfilesReconciler(clusters, c.settings, pools); err != nil {
 		return err
 	}
-	return addOperandReconciler(clusters, c.settings)
+	if err := addOperandReconciler(clusters, c.settings); err != nil {
+		return err
+	}
+	return addOverviewReconciler(clusters, c.settings)
 }

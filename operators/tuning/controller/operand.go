@@ -38,7 +38,7 @@ func addOperandReconciler(clusters companion.Clusters, settings Settings) error 
 	hosted := nodesOf(clusters)
 	r := &operandReconciler{operand: &operand.Operand{
 		Reader: hosted.GetAPIReader(), Writer: hosted.GetClient(),
-		Companion: Name, Name: "tuned", Namespace: tunedv1.Namespace, Kinds: []schema.GroupVersionKind{daemonSetKind},
+		Companion: Name, Name: operandName, Namespace: tunedv1.Namespace, Kinds: []schema.GroupVersionKind{daemonSetKind},
 	}, settings: settings}
 	builder := ctrl.NewControllerManagedBy(clusters.Home).Named("operand")
 	if clusters.Hosted == nil {
@@ -52,7 +52,7 @@ func addOperandReconciler(clusters companion.Clusters, settings Settings) error 
 	}
 	return builder.
 		WatchesRawSource(source.Kind(hosted.GetCache(), &appsv1.DaemonSet{}, handler.TypedEnqueueRequestsFromMapFunc(
-			func(context.Context, *appsv1.DaemonSet) []reconcile.Request { return []reconcile.Request{everything} }),
+			one[*appsv1.DaemonSet]),
 			// What it has become is in its status.
 			predicate.Or(predicate.TypedGenerationChangedPredicate[*appsv1.DaemonSet]{}, predicate.TypedLabelChangedPredicate[*appsv1.DaemonSet]{}))).
 		WatchesRawSource(once()).

@@ -34,6 +34,10 @@ var everything = reconcile.Request{NamespacedName: types.NamespacedName{Name: "a
 
 func all(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{everything} }
 
+func one[T client.Object](context.Context, T) []reconcile.Request {
+	return []reconcile.Request{everything}
+}
+
 // tunedsReconciler brings the Tuneds of the ConfigMaps at home into the hosted cluster.
 type tunedsReconciler struct {
 	home client.Reader // live
@@ -65,8 +69,7 @@ func addTunedsReconciler(clusters companion.Clusters, settings Settings, pools *
 	}
 	return ctrl.NewControllerManagedBy(clusters.Home).Named("tuneds").
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(all)).
-		WatchesRawSource(source.Kind(hosted.GetCache(), &tunedv1.Tuned{}, handler.TypedEnqueueRequestsFromMapFunc(
-			func(context.Context, *tunedv1.Tuned) []reconcile.Request { return []reconcile.Request{everything} }))).
+		WatchesRawSource(source.Kind(hosted.GetCache(), &tunedv1.Tuned{}, handler.TypedEnqueueRequestsFromMapFunc(one[*tunedv1.Tuned]))).
 		WatchesRawSource(once()).
 		Complete(r)
 }

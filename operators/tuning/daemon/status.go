@@ -18,7 +18,6 @@ import (
 const (
 	ReasonAsExpected        = "AsExpected"
 	ReasonApplying          = "Applying"
-	ReasonDeferred          = "Deferred"
 	ReasonFailed            = "Failed"
 	ReasonTimeout           = "Timeout"
 	ReasonTunedEnded        = "TunedEnded"
@@ -123,7 +122,7 @@ func (o *observed) status(profile *tunedv1.Profile, now time.Time) tunedv1.Profi
 		if name != "" {
 			message += fmt.Sprintf(" Until then the node has the profile %s as it was.", name)
 		}
-		set(tunedv1.ConditionApplied, false, ReasonDeferred, message)
+		set(tunedv1.ConditionApplied, false, tunedv1.ReasonDeferred, message)
 	case o.phase == applied:
 		set(tunedv1.ConditionApplied, true, ReasonAsExpected, fmt.Sprintf("TuneD has applied the profile %s.", name))
 	case o.phase == applying || o.phase == idle:

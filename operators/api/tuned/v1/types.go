@@ -220,6 +220,9 @@ const (
 	ConditionDegraded = "Degraded"
 )
 
+// ReasonDeferred is why a profile is not applied that waits for the node's next boot.
+const ReasonDeferred = "Deferred"
+
 // ProfileStatus is what a node's operand says. Only it may write this.
 type ProfileStatus struct {
 	// tunedProfile is the profile that TuneD runs with; empty is none.
