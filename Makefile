@@ -133,6 +133,13 @@ reproducible: build $(IMAGES) ## Build kubelet and kube-apiserver again elsewher
 .PHONY: plugin
 plugin: packages $(PLUGIN) ## Build the kubectl plugin, _output/bin/kubectl-partition
 
+# ELSEWHERE are the platforms of the plugin that cannot run a node.
+ELSEWHERE := darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+.PHONY: plugin-elsewhere
+plugin-elsewhere: packages ## Compile the kubectl plugin for macOS and Windows
+	@for platform in $(ELSEWHERE); do echo "building kubectl-partition for $$platform" >&2; \
+	  (cd cmd/kubectl-partition && export GOOS=$${platform%/*} GOARCH=$${platform#*/} && $(ALIKE) go build -o /dev/null .); done
+
 # PLATFORMS are those of the images. KEY signs their checksums, and BASE replaces the Debian
 # packages below kube-proxy and hyperkube. MIRROR are archives of these to try before the host's.
 PLATFORMS ?= linux/amd64 linux/arm64
@@ -154,7 +161,7 @@ update: packages $(CARRY) $(IMAGES) ## Bring MINOR=v1.36 to upstream's newest pa
 # VERSION is the version of this project, RELEASES are the releases that it is for, and URL is where its files will be.
 .PHONY: release
 release: packages $(CARRY) $(IMAGES) ## Write a version of this project, VERSION=v0.1.0, into _output/release
-	scripts/release.sh "$(VERSION)" "$(RELEASES)" $(lastword $(KNOWN)) $(OLDEST) "$(PLATFORMS)" "$(KEY)" "$(URL)" $(IMAGE_FLAGS)
+	PLUGIN_PLATFORMS="$(ELSEWHERE)" scripts/release.sh "$(VERSION)" "$(RELEASES)" $(lastword $(KNOWN)) $(OLDEST) "$(PLATFORMS)" "$(KEY)" "$(URL)" $(IMAGE_FLAGS)
 
 .PHONY: tools
 tools: packages ## Build etcd, containerd, runc and the CNI plugins

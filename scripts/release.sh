@@ -37,7 +37,7 @@ check() {
 
 check
 # The plugin also runs where kubectl does and no node.
-elsewhere="darwin/amd64 darwin/arm64 windows/amd64 windows/arm64"
+elsewhere=$PLUGIN_PLATFORMS
 for release in $releases; do
   PLUGIN_PLATFORMS=$([[ $release != "${releases##* }" ]] || echo "$elsewhere") \
     scripts/images.sh "$release" "$platforms" ${key:+--key="$key"} "$@"

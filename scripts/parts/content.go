@@ -48,6 +48,8 @@ func irrelevant(target string) *regexp.Regexp {
 		paths = text + "|" + conformance + "|" + carry + "|cmd/images/|" + companions + `|patches/openshift/|test/e2e/`
 	case is("e2e-"):
 		paths = beside + "|" + conformance + "|" + carry + `|cmd/images/|patches/openshift/`
+	case target == "plugin-elsewhere":
+		paths = text + `|docs/|cmd/(carry|images)/|patches/|test/`
 	case target == "bench-classes":
 		paths = text + `|docs/|cmd/|patches/|test/(conformance|e2e|workloadpartitioning)/`
 	case is("operators-"):

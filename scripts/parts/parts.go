@@ -40,6 +40,7 @@ func (r *run) checks() []part {
 		parts = append(parts, part{name: "the series verified on " + each, args: []string{"verify", "VERIFY=" + each}})
 	}
 	return append(parts,
+		part{name: "kubectl partition on macOS and Windows", args: []string{"plugin-elsewhere"}},
 		part{name: "rebase to other releases", args: []string{"rebase-test"}},
 		part{name: "the same bytes elsewhere", args: []string{"reproducible"}},
 		part{name: "what workload classes save", args: []string{"bench-classes"}},
@@ -112,6 +113,7 @@ func (r *run) leaves() []left {
 		left{"unit tests and lint of the alerts", "unit lint", "Prometheus' own code takes long to compile"},
 		left{"the specs of any cluster, and their lint", "e2e", "upstream's test framework takes long to compile"},
 		left{"the series verified on every release", "verify", "the releases take long to compile"},
+		left{"kubectl partition on macOS and Windows", "plugin-elsewhere", "all that it imports is compiled four times"},
 		left{"rebase to other releases", "rebase-test", "it needs still more releases"},
 		left{"the same bytes elsewhere", "reproducible", "it compiles with an empty cache"},
 		left{"conformance", "conformance-compare", "its specs take more than an hour"},
