@@ -47,8 +47,8 @@ func BenchmarkSync(b *testing.B) {
 	}{{"feature=off/pod=ordinary", two(ordinaryPod()), false}, {"feature=on/pod=ordinary", two(ordinaryPod()), true}, {"feature=on/pod=partitioned", two(partitionedPod()), true}} {
 		b.Run(test.name, func(b *testing.B) {
 			if test.on {
-				current.Store(newNode(management, cpuset.New(0, 1, 2, 3), cpuset.New(), cpuset.New()))
-				b.Cleanup(func() { current.Store(nil) })
+				shim.current.Store(newNode(management, cpuset.New(0, 1, 2, 3), cpuset.New(), cpuset.New()))
+				b.Cleanup(func() { shim.current.Store(nil) })
 			}
 			chosen := cpuset.New(2, 3)
 			status := &v1.PodStatus{ContainerStatuses: make([]v1.ContainerStatus, len(test.pod.Spec.Containers))}

@@ -43,7 +43,7 @@ import (
 // online are the CPUs of the host, and allocatable those that the policy may give away.
 func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpuset.CPUSet) error {
 	n, on := partitions()
-	if !on || !host.static {
+	if !on || !shim.host.static {
 		return callStart(start, s)
 	}
 	reserved := online.Difference(allocatable)
@@ -51,9 +51,9 @@ func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpus
 	if err != nil {
 		return err
 	}
-	observed.Lock()
-	observed.state = s
-	observed.Unlock()
+	shim.observed.Lock()
+	shim.observed.state = s
+	shim.observed.Unlock()
 	if n == nil {
 		go removeRecordOnceFreed(freedPeriod)
 	} else {
@@ -73,7 +73,7 @@ func deriveSharedCPUs(n *node, s state.State, online, reserved cpuset.CPUSet) (s
 	if len(before.Assignments) == 0 && before.Shared.IsEmpty() {
 		return false, nil // the checkpoint is new: upstream fills it
 	}
-	from := partition.Derivation{Online: online, Reserved: reserved, Strict: host.strict, File: n != nil, MayRun: mayRun}
+	from := partition.Derivation{Online: online, Reserved: reserved, Strict: shim.host.strict, File: n != nil, MayRun: mayRun}
 	if n != nil {
 		from.Pooled = n.Pooled
 	}
@@ -85,22 +85,22 @@ func deriveSharedCPUs(n *node, s state.State, online, reserved cpuset.CPUSet) (s
 		return false, err
 	}
 	for _, a := range derived.Dropped {
-		host.log.Info("Dropping exclusive CPUs of a pod that has no running container; it gets others when it is admitted again", "holder", holder(a), "cpus", a.CPUs.String())
+		shim.host.log.Info("Dropping exclusive CPUs of a pod that has no running container; it gets others when it is admitted again", "holder", holder(a), "cpus", a.CPUs.String())
 		drop(s, a)
 	}
 	for _, a := range derived.Offline {
-		host.log.Error(nil, "An exclusively held CPU is offline", "holder", holder(a.Assignment), "cpus", a.Of.String())
+		shim.host.log.Error(nil, "An exclusively held CPU is offline", "holder", holder(a.Assignment), "cpus", a.Of.String())
 		nodeEvent(v1.EventTypeWarning, partition.EventCPUOffline, "CPU %s, which %s holds exclusively, is offline: bring it online, or delete the pod", a.Of, holder(a.Assignment))
 	}
 	for _, a := range derived.Reserved {
-		host.log.Info("An exclusively held CPU is reserved now; its container keeps it", "holder", holder(a.Assignment), "cpus", a.Of.String())
+		shim.host.log.Info("An exclusively held CPU is reserved now; its container keeps it", "holder", holder(a.Assignment), "cpus", a.Of.String())
 	}
 	if !before.Shared.Equals(derived.Shared) {
-		host.log.Info("Bringing the CPU manager's checkpoint up to date", "sharedBefore", before.Shared.String(), "sharedNow", derived.Shared.String())
+		shim.host.log.Info("Bringing the CPU manager's checkpoint up to date", "sharedBefore", before.Shared.String(), "sharedNow", derived.Shared.String())
 		s.SetDefaultCPUSet(derived.Shared)
 	}
 	if derived.Shared.IsEmpty() && !derived.Exclusive.IsEmpty() {
-		host.log.Info("Exclusive containers have every CPU outside the pools", "exclusive", derived.Exclusive.String())
+		shim.host.log.Info("Exclusive containers have every CPU outside the pools", "exclusive", derived.Exclusive.String())
 	}
 	if derived.Untenable {
 		initializeMetrics(derived.Shared.Difference(reserved), derived.Exclusive)
@@ -139,15 +139,15 @@ const podUIDLabel = "io.kubernetes.pod.uid"
 // mayRun reports whether a container of the pod may be running. It returns true if the runtime
 // does not answer.
 func mayRun(uid string) bool {
-	observed.Lock()
-	runtime := observed.runtime
-	observed.Unlock()
+	shim.observed.Lock()
+	runtime := shim.observed.runtime
+	shim.observed.Unlock()
 	if runtime == nil {
 		return true
 	}
 	containers, err := runtime.ListContainers(context.Background(), &runtimeapi.ContainerFilter{LabelSelector: map[string]string{podUIDLabel: uid}})
 	if err != nil {
-		host.log.Error(err, "Cannot list the containers of a pod; assuming that one runs", "pod", podName(uid))
+		shim.host.log.Error(err, "Cannot list the containers of a pod; assuming that one runs", "pod", podName(uid))
 		return true
 	}
 	return slices.ContainsFunc(containers, func(c *runtimeapi.Container) bool {
@@ -160,7 +160,7 @@ func mayRun(uid string) bool {
 // pod's log directory has all three (pkg/kubelet/kuberuntime/helpers.go,
 // BuildPodLogsDirectory).
 func podName(uid string) string {
-	if directories, err := filepath.Glob(filepath.Join(host.podLogs, "*_*_"+uid)); err == nil && len(directories) == 1 {
+	if directories, err := filepath.Glob(filepath.Join(shim.host.podLogs, "*_*_"+uid)); err == nil && len(directories) == 1 {
 		parts := strings.Split(filepath.Base(directories[0]), "_")
 		return fmt.Sprintf("%s/%s (UID %s)", parts[0], parts[1], uid)
 	}

@@ -86,16 +86,16 @@ func TestStartPolicyFitsTheCheckpoint(t *testing.T) {
 		t.Run(name, inBubble(func(t *testing.T) {
 			logger, _ := ktesting.NewTestContext(t)
 			startedIn(t, t.TempDir())
-			host.podLogs = t.TempDir()
-			if err := os.Mkdir(filepath.Join(host.podLogs, "default_app_uid"), 0o755); err != nil {
+			shim.host.podLogs = t.TempDir()
+			if err := os.Mkdir(filepath.Join(shim.host.podLogs, "default_app_uid"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			host.log, host.static, host.strict, host.previous.confined = logger, true, test.pools != "-", test.wasOn
+			shim.host.log, shim.host.static, shim.host.strict, shim.host.previous.confined = logger, true, test.pools != "-", test.wasOn
 			if test.containers == nil {
 				test.containers = []runtimeapi.ContainerState{running}
 			}
-			observed.runtime = &fakeRuntime{states: test.containers, err: test.asked}
-			t.Cleanup(func() { observed = observation{} })
+			shim.observed.runtime = &fakeRuntime{states: test.containers, err: test.asked}
+			t.Cleanup(func() { shim.observed = observation{} })
 			reserved := cpuset.New()
 			if test.pools != "-" {
 				reserved = parse(t, test.pools)

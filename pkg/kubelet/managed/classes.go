@@ -34,7 +34,7 @@ import (
 
 // classes is what is known about the classes' cgroups. Its lock also guards the cpusets of
 // these cgroups and of those below.
-var classes struct {
+type classes struct {
 	sync.Mutex
 	// names are the cgroups of Burstable and BestEffort; empty until upstream first updates
 	// them.
@@ -70,10 +70,10 @@ func ConfineClasses[F updateCgroups](update F, burstable string, burstableCPUs *
 	if !on {
 		return
 	}
-	classes.Lock()
-	defer classes.Unlock()
-	classes.names = []string{burstable, bestEffort}
-	classes.update = func() error { return callUpdateCgroups(update) }
+	shim.classes.Lock()
+	defer shim.classes.Unlock()
+	shim.classes.names = []string{burstable, bestEffort}
+	shim.classes.update = func() error { return callUpdateCgroups(update) }
 	sets := hierarchy()
 	sets.forgetNarrowed()
 	cpus, otherwise, known := n.classCPUs(sets)
@@ -82,26 +82,26 @@ func ConfineClasses[F updateCgroups](update F, burstable string, burstableCPUs *
 	}
 	if n.excludes() && !sets.v1 {
 		needed := neededBelow(sets, cpus)
-		cpus, classes.kept, classes.updated = cpus.Union(needed), !needed.IsEmpty(), time.Now()
+		cpus, shim.classes.kept, shim.classes.updated = cpus.Union(needed), !needed.IsEmpty(), time.Now()
 	}
 	ok := true
 	for i, set := range []*cpuset.CPUSet{burstableCPUs, bestEffortCPUs} {
 		var err error
-		if *set, err = confineClass(sets, classes.names[i], cpus, otherwise); err != nil {
+		if *set, err = confineClass(sets, shim.classes.names[i], cpus, otherwise); err != nil {
 			ok, *set = false, cpuset.CPUSet{}
-			host.log.Error(err, "Cannot give a QoS class's cgroup its CPUs; trying again at the next update", "cgroup", classes.names[i], "cpus", cpus.String())
+			shim.host.log.Error(err, "Cannot give a QoS class's cgroup its CPUs; trying again at the next update", "cgroup", shim.classes.names[i], "cpus", cpus.String())
 		}
 	}
-	if ok && !n.excludes() && !classes.freed {
-		classes.freed = freePods(sets)
+	if ok && !n.excludes() && !shim.classes.freed {
+		shim.classes.freed = freePods(sets)
 	}
 }
 
 // classesKnown reports whether upstream has named the classes' cgroups.
 func classesKnown() bool {
-	classes.Lock()
-	defer classes.Unlock()
-	return len(classes.names) > 0
+	shim.classes.Lock()
+	defer shim.classes.Unlock()
+	return len(shim.classes.names) > 0
 }
 
 // confineClass returns the cpuset that upstream must write to a class's cgroup; the zero
@@ -140,7 +140,7 @@ func neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
 			needed = needed.Union(set)
 		}
 	}
-	for _, class := range classes.names {
+	for _, class := range shim.classes.names {
 		for _, pod := range sets.children(class) {
 			for _, container := range sets.children(pod) {
 				set, _ := sets.cpus(container) // empty if it has gone
@@ -148,9 +148,9 @@ func neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
 			}
 		}
 	}
-	observed.Lock()
-	activePods, assigned, last := observed.activePods, observed.state, observed.lastUpdates
-	observed.Unlock()
+	shim.observed.Lock()
+	activePods, assigned, last := shim.observed.activePods, shim.observed.state, shim.observed.lastUpdates
+	shim.observed.Unlock()
 	if activePods == nil || last == nil {
 		return needed
 	}
@@ -163,7 +163,7 @@ func neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
 		if holders[uid] {
 			continue // Guaranteed, so in no class
 		}
-		ended := observed.ended(pod)
+		ended := shim.observed.ended(pod)
 		for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 			for i := range containers {
 				if ended[containers[i].Name] {
@@ -171,7 +171,7 @@ func neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
 				}
 				given, _ := last.GetCPUSet(uid, containers[i].Name)
 				add(given)
-				add(observed.givingTo(pod.UID, containers[i].Name))
+				add(shim.observed.givingTo(pod.UID, containers[i].Name))
 			}
 		}
 	}
@@ -181,12 +181,12 @@ func neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
 // updateKept has upstream update the classes again while they keep exclusive CPUs, at most
 // once a second.
 func updateKept() {
-	classes.Lock()
-	update, due := classes.update, classes.kept && time.Since(classes.updated) > time.Second
-	classes.Unlock()
+	shim.classes.Lock()
+	update, due := shim.classes.update, shim.classes.kept && time.Since(shim.classes.updated) > time.Second
+	shim.classes.Unlock()
 	if due {
 		if err := update(); err != nil {
-			host.log.Error(err, "Cannot update the QoS classes' cgroups")
+			shim.host.log.Error(err, "Cannot update the QoS classes' cgroups")
 		}
 	}
 }
@@ -195,7 +195,7 @@ func updateKept() {
 // narrowed together with it. It leaves partitioned pods to RepairPodCgroup. It reports whether
 // all pods have been freed.
 func freePods(sets cpusets) bool {
-	pods, known := observed.allPods()
+	pods, known := shim.observed.allPods()
 	done := known
 	for _, pod := range pods {
 		if _, partitioned := partition.PartitionedType(pod); partitioned || !sets.v1 {
@@ -204,7 +204,7 @@ func freePods(sets cpusets) bool {
 		if path, found := sets.podCgroup(pod); found {
 			if err := sets.widenToParent(path, sameAsItsPod); err != nil && !gone(err) {
 				done = false
-				host.log.Error(err, "Cannot give a pod's cgroup its CPUs back; trying again at the next update", "pod", klog.KObj(pod), "cgroup", path)
+				shim.host.log.Error(err, "Cannot give a pod's cgroup its CPUs back; trying again at the next update", "pod", klog.KObj(pod), "cgroup", path)
 			}
 		}
 	}
@@ -217,11 +217,11 @@ func freePods(sets cpusets) bool {
 func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known bool) {
 	all := sets.all()
 	if !n.excludes() {
-		return all, all, host.previous.mayHaveNarrowed() || (n != nil && !n.Pooled.IsEmpty())
+		return all, all, shim.host.previous.mayHaveNarrowed() || (n != nil && !n.Pooled.IsEmpty())
 	}
-	observed.Lock()
-	assigned, ready := observed.state, observed.ready
-	observed.Unlock()
+	shim.observed.Lock()
+	assigned, ready := shim.observed.state, shim.observed.ready
+	shim.observed.Unlock()
 	if assigned == nil {
 		return cpus, otherwise, false
 	}
@@ -251,7 +251,7 @@ func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known boo
 // classesHave returns the CPUs that the classes have now, together; false if one of them has no cpuset,
 // and so lacks none.
 func classesHave(sets cpusets) (all cpuset.CPUSet, known bool) {
-	for _, class := range classes.names {
+	for _, class := range shim.classes.names {
 		has, err := sets.cpus(class)
 		if err != nil || has.IsEmpty() {
 			return all, false
@@ -262,16 +262,16 @@ func classesHave(sets cpusets) (all cpuset.CPUSet, known bool) {
 }
 
 // excludes reports whether this kubelet keeps the classes off exclusive CPUs.
-func (n *node) excludes() bool { return n != nil && !n.Pooled.IsEmpty() && host.static }
+func (n *node) excludes() bool { return n != nil && !n.Pooled.IsEmpty() && shim.host.static }
 
 // freed reports whether this kubelet, which has no pools, has taken back the cpusets that a
 // previous one gave to the cgroups of pods and classes, as far as it can.
 func freed() bool {
-	if !host.podCgroups {
+	if !shim.host.podCgroups {
 		return true
 	}
-	classes.Lock()
-	done := classes.freed
-	classes.Unlock()
-	return done && observed.noneNeedsRepair()
+	shim.classes.Lock()
+	done := shim.classes.freed
+	shim.classes.Unlock()
+	return done && shim.observed.noneNeedsRepair()
 }

@@ -26,20 +26,22 @@ import (
 )
 
 func useClasses(t *testing.T) {
-	classes.names = []string{"/kubepods/burstable", "/kubepods/besteffort"}
-	classes.update = func() error { // as upstream does
+	shim.classes.names = []string{"/kubepods/burstable", "/kubepods/besteffort"}
+	shim.classes.update = func() error { // as upstream does
 		var sets [2]cpuset.CPUSet
-		ConfineClasses(classes.update, classes.names[0], &sets[0], classes.names[1], &sets[1])
+		ConfineClasses(shim.classes.update, shim.classes.names[0], &sets[0], shim.classes.names[1], &sets[1])
 		for i, set := range sets {
 			if !set.IsEmpty() {
-				if err := hierarchy().set(classes.names[i], set); err != nil {
+				if err := hierarchy().set(shim.classes.names[i], set); err != nil {
 					return err
 				}
 			}
 		}
 		return nil
 	}
-	t.Cleanup(func() { classes.names, classes.update, classes.kept, classes.freed = nil, nil, false, false })
+	t.Cleanup(func() {
+		shim.classes.names, shim.classes.update, shim.classes.kept, shim.classes.freed = nil, nil, false, false
+	})
 }
 
 func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
@@ -106,31 +108,31 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 				possibleCPUsFile = possible
 			}
 			useClasses(t)
-			host.static, host.previous.confined = !test.none, test.wasOn
+			shim.host.static, shim.host.previous.confined = !test.none, test.wasOn
 			exclusive := parse(t, test.exclusive)
-			observed.state = newMemoryState(host.log)
-			observed.state.SetDefaultCPUSet(cpuset.New(2, 3).Difference(exclusive))
+			shim.observed.state = newMemoryState(shim.host.log)
+			shim.observed.state.SetDefaultCPUSet(cpuset.New(2, 3).Difference(exclusive))
 			if !exclusive.IsEmpty() {
-				observed.state.SetCPUSet("x", "c", exclusive)
+				shim.observed.state.SetCPUSet("x", "c", exclusive)
 			}
-			observed.ready = func() bool { return !test.notReady }
-			observed.activePods = func() []*v1.Pod { return []*v1.Pod{withUID(ordinaryPod(), "a")} }
+			shim.observed.ready = func() bool { return !test.notReady }
+			shim.observed.activePods = func() []*v1.Pod { return []*v1.Pod{withUID(ordinaryPod(), "a")} }
 			if notes := parse(t, test.notes); !notes.IsEmpty() {
-				observed.lastUpdates.SetCPUSet("a", "c", notes)
+				shim.observed.lastUpdates.SetCPUSet("a", "c", notes)
 			}
 			if giving := parse(t, test.giving); !giving.IsEmpty() {
-				observed.noteGiving("a", "c", giving)
+				shim.observed.noteGiving("a", "c", giving)
 			}
 			if test.ended {
 				status := v1.ContainerStatus{Name: "c", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.Now()}}}
 				if test.waits {
 					status.State, status.LastTerminationState = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}, status.State
 				}
-				observed.statuses = statuses{"a": {ContainerStatuses: []v1.ContainerStatus{status}}}
+				shim.observed.statuses = statuses{"a": {ContainerStatuses: []v1.ContainerStatus{status}}}
 			}
 			if test.placed != 0 {
-				observed.notePlaced("a", "c")
-				observed.pods["a"].placed["c"] = time.Now().Add(test.placed)
+				shim.observed.notePlaced("a", "c")
+				shim.observed.pods["a"].placed["c"] = time.Now().Add(test.placed)
 			}
 			var burstable, bestEffort cpuset.CPUSet
 			ConfineClasses(func() error { return nil }, "/kubepods/burstable", &burstable, "/kubepods/besteffort", &bestEffort)

@@ -56,7 +56,7 @@ func onlineCPUs() cpuset.CPUSet {
 	if online, err := readCPUs(onlineCPUsFile); err == nil {
 		return online
 	}
-	return host.online
+	return shim.host.online
 }
 
 // readList reads a list of CPUs from a file of the kernel. The core does not know hosts, and
@@ -84,7 +84,7 @@ func parseList(file, data string) (cpuset.CPUSet, error) {
 // starting.
 func Configure(ctx context.Context, rootDirectory string, config *kubeletconfig.KubeletConfiguration) error {
 	setRecordPath(rootDirectory)
-	host.log = klog.FromContext(ctx)
+	shim.host.log = klog.FromContext(ctx)
 	online, err := readCPUs(onlineCPUsFile)
 	if err != nil {
 		if _, statErr := os.Stat(partition.PinningFilePath); os.IsNotExist(statErr) {
@@ -92,9 +92,9 @@ func Configure(ctx context.Context, rootDirectory string, config *kubeletconfig.
 		}
 		return err
 	}
-	host.online = online
-	if host.previous, err = readRecord(); err != nil {
-		host.log.Error(err, "Cannot read the record of the previous pools; assuming that every container's cpuset comes from them")
+	shim.host.online = online
+	if shim.host.previous, err = readRecord(); err != nil {
+		shim.host.log.Error(err, "Cannot read the record of the previous pools; assuming that every container's cpuset comes from them")
 	}
 	pools, notes, err := partition.Load(partition.PinningFilePath, online)
 	if err != nil {
@@ -104,32 +104,32 @@ func Configure(ctx context.Context, rootDirectory string, config *kubeletconfig.
 		return nil
 	}
 	for _, note := range notes {
-		host.log.Error(nil, note)
+		shim.host.log.Error(nil, note)
 		nodeEvent(v1.EventTypeWarning, partition.EventDirectoryOwner, "%s", note)
 	}
 	if pools == nil {
 		const message = "The pinning file is gone: the containers that it confined are freed, and the node no longer reports cores"
-		host.log.Error(nil, message, "path", partition.PinningFilePath)
+		shim.host.log.Error(nil, message, "path", partition.PinningFilePath)
 		nodeEvent(v1.EventTypeWarning, partition.EventFileMissing, message+"; its path is %s", partition.PinningFilePath)
 	}
 	if pools.HoldEvery(online) {
 		const message = "The pools hold every CPU of the host, so they confine nothing and reserve nothing"
-		host.log.Error(nil, message, "pools", pools, "online", online.String())
+		shim.host.log.Error(nil, message, "pools", pools, "online", online.String())
 		nodeEvent(v1.EventTypeWarning, partition.EventEveryCPU, message+": %s lists %s", partition.PinningFilePath, online)
 		pools = pools.Unconfined()
 	}
 	if err := reservePools(config, pools); err != nil {
 		return err
 	}
-	host.isolated, _ = readCPUs(isolatedCPUsFile) // older kernels lack it
-	host.podLogs = config.PodLogsDir
-	host.static = config.CPUManagerPolicy == partition.StaticPolicy
-	host.strict, _ = strconv.ParseBool(config.CPUManagerPolicyOptions[partition.StrictReservation])
-	if host.podCgroups = config.CgroupsPerQOS; !host.podCgroups {
-		host.log.Info("Pods have no cgroups of their own, so only their containers are confined, not their sandboxes or anything else that the runtime starts", "cgroupsPerQOS", false)
+	shim.host.isolated, _ = readCPUs(isolatedCPUsFile) // older kernels lack it
+	shim.host.podLogs = config.PodLogsDir
+	shim.host.static = config.CPUManagerPolicy == partition.StaticPolicy
+	shim.host.strict, _ = strconv.ParseBool(config.CPUManagerPolicyOptions[partition.StrictReservation])
+	if shim.host.podCgroups = config.CgroupsPerQOS; !shim.host.podCgroups {
+		shim.host.log.Info("Pods have no cgroups of their own, so only their containers are confined, not their sandboxes or anything else that the runtime starts", "cgroupsPerQOS", false)
 	}
 	if config.CPUCFSQuota {
-		host.quotaPeriod = config.CPUCFSQuotaPeriod.Duration
+		shim.host.quotaPeriod = config.CPUCFSQuotaPeriod.Duration
 	}
 	if pools == nil {
 		return nil
@@ -138,17 +138,17 @@ func Configure(ctx context.Context, rootDirectory string, config *kubeletconfig.
 	if err != nil {
 		return fmt.Errorf("reservedSystemCPUs %q: %w", config.ReservedSystemCPUs, err)
 	}
-	n := newNode(pools, online, host.isolated, reserved)
-	if n.before = host.previous.pooled; n.before.Equals(n.Pooled) {
-		n.before = host.previous.before
+	n := newNode(pools, online, shim.host.isolated, reserved)
+	if n.before = shim.host.previous.pooled; n.before.Equals(n.Pooled) {
+		n.before = shim.host.previous.before
 	}
 	n.known = knownPods(rootDirectory)
 	n.warnOfPods(rootDirectory, int64(online.Size()-reserved.Size())*1000)
 	n.reportUnsuitablePools()
-	current.Store(n)
+	shim.current.Store(n)
 	registerMetrics()
 	for _, workloadType := range pools.Types() {
-		host.log.Info("Workload partitioning is on", "workloadType", workloadType, "pool", pools[workloadType].String(), "reservedSystemCPUs", config.ReservedSystemCPUs)
+		shim.host.log.Info("Workload partitioning is on", "workloadType", workloadType, "pool", pools[workloadType].String(), "reservedSystemCPUs", config.ReservedSystemCPUs)
 	}
 	return nil
 }
@@ -167,17 +167,17 @@ func reservePools(config *kubeletconfig.KubeletConfiguration, pools partition.Po
 	config.CPUManagerPolicyOptions, config.ReservedSystemCPUs = settings.CPUManagerPolicyOptions, settings.ReservedSystemCPUs
 	config.KubeReservedCgroup, config.SystemReservedCgroup, config.EnforceNodeAllocatable = settings.KubeReservedCgroup, settings.SystemReservedCgroup, settings.EnforceNodeAllocatable
 	if found.Unstartable != "" {
-		host.log.Error(nil, "The kubelet will not start: "+found.Unstartable)
+		shim.host.log.Error(nil, "The kubelet will not start: "+found.Unstartable)
 	}
 	if found.Differs != "" {
-		host.log.Error(nil, "The reserved CPUs do not contain the pools; both are reserved now", "reservedSystemCPUs", configured, "missing", found.Missing.String())
+		shim.host.log.Error(nil, "The reserved CPUs do not contain the pools; both are reserved now", "reservedSystemCPUs", configured, "missing", found.Missing.String())
 		nodeEvent(v1.EventTypeWarning, partition.EventReservedDiffer, "%s", found.Differs)
 	}
 	if len(found.Replaced) > 0 {
-		host.log.Info("The pools replace reserved amounts of CPU", "reservedSystemCPUs", config.ReservedSystemCPUs, "replaced", found.Replaced)
+		shim.host.log.Info("The pools replace reserved amounts of CPU", "reservedSystemCPUs", config.ReservedSystemCPUs, "replaced", found.Replaced)
 	}
 	if len(found.Dropped) > 0 {
-		host.log.Error(nil, partition.DroppedMessage, "reservedSystemCPUs", config.ReservedSystemCPUs, "dropped", found.Dropped)
+		shim.host.log.Error(nil, partition.DroppedMessage, "reservedSystemCPUs", config.ReservedSystemCPUs, "dropped", found.Dropped)
 		nodeEvent(v1.EventTypeWarning, partition.EventReservationDropped, partition.DroppedMessage+"; dropped: %s", strings.Join(found.Dropped, ", "))
 	}
 	return err

@@ -164,7 +164,7 @@ func (c cpusets) fit(cgroup string, cpus, otherwise cpuset.CPUSet, above int) er
 //     runtimes create in containers, and wants all that the cgroup above gets.
 //   - Otherwise, its creator wants just that.
 func (c cpusets) wants(cgroup string, has, before, cpus cpuset.CPUSet) cpuset.CPUSet {
-	if was, ok := classes.narrowed[cgroup]; ok && was.to.Equals(has) {
+	if was, ok := shim.classes.narrowed[cgroup]; ok && was.to.Equals(has) {
 		return was.from
 	}
 	if has.Equals(before) {
@@ -180,18 +180,18 @@ type narrowing struct{ from, to cpuset.CPUSet }
 // not, or no longer.
 func noteNarrowed(cgroup string, from, to cpuset.CPUSet) {
 	if from.Equals(to) {
-		delete(classes.narrowed, cgroup)
+		delete(shim.classes.narrowed, cgroup)
 		return
 	}
-	if classes.narrowed == nil {
-		classes.narrowed = map[string]narrowing{}
+	if shim.classes.narrowed == nil {
+		shim.classes.narrowed = map[string]narrowing{}
 	}
-	classes.narrowed[cgroup] = narrowing{from, to}
+	shim.classes.narrowed[cgroup] = narrowing{from, to}
 }
 
 // forgetNarrowed forgets the narrowed cgroups that have gone.
 func (c cpusets) forgetNarrowed() {
-	maps.DeleteFunc(classes.narrowed, func(cgroup string, _ narrowing) bool {
+	maps.DeleteFunc(shim.classes.narrowed, func(cgroup string, _ narrowing) bool {
 		_, err := os.Stat(filepath.Join(c.root, cgroup))
 		return err != nil
 	})

@@ -87,7 +87,7 @@ func TestKernelRefusesNoCpuset(t *testing.T) {
 	top := fmt.Sprintf("/workload-partitioning-test-%d", os.Getpid())
 	var made []string
 	t.Cleanup(func() {
-		classes.narrowed = nil
+		shim.classes.narrowed = nil
 		for _, path := range slices.Backward(made) {
 			if err := os.Remove(filepath.Join(sets.root, path)); err != nil {
 				t.Error(err)
@@ -178,15 +178,15 @@ func TestCgroupsBelowAContainerComeBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			start := steps[0]
 			cgroupFiles(t, true, map[string]string{"c": start.container, "c/docker": start.docker, "c/docker/a": start.a})
-			t.Cleanup(func() { classes.narrowed = nil })
+			t.Cleanup(func() { shim.classes.narrowed = nil })
 			for _, step := range steps[1:] {
 				if err := hierarchy().fit("kubepods/c", parse(t, step.container), parse(t, step.container), 0); err != nil {
 					t.Fatal(err)
 				}
 				expectSets(t, map[string]string{"c": step.container, "c/docker": step.docker, "c/docker/a": step.a})
 			}
-			if len(classes.narrowed) > 0 {
-				t.Errorf("in the end, %v are narrowed", classes.narrowed)
+			if len(shim.classes.narrowed) > 0 {
+				t.Errorf("in the end, %v are narrowed", shim.classes.narrowed)
 			}
 		})
 	}
@@ -194,7 +194,7 @@ func TestCgroupsBelowAContainerComeBack(t *testing.T) {
 
 func TestWhatARuntimeInAContainerWritesStays(t *testing.T) {
 	cgroupFiles(t, true, map[string]string{"c": "0-3", "c/docker": "2-3"})
-	t.Cleanup(func() { classes.narrowed = nil })
+	t.Cleanup(func() { shim.classes.narrowed = nil })
 	sets := hierarchy()
 	for _, to := range []string{"0-2", "0-3"} {
 		if err := sets.fit("kubepods/c", parse(t, to), parse(t, to), 0); err != nil {

@@ -67,7 +67,7 @@ func downward(pod *v1.Pod, workloadType string, defaulted *v1.Container) *v1.Con
 	if *limits == nil {
 		*limits = v1.ResourceList{}
 	}
-	if pool, confined := current.Load().pool(pod); confined {
+	if pool, confined := shim.current.Load().pool(pod); confined {
 		(*limits)[v1.ResourceCPU] = *resource.NewQuantity(int64(pool.Size()), resource.DecimalSI)
 	} else if limit, ok := defaulted.Resources.Limits[v1.ResourceCPU]; ok {
 		(*limits)[v1.ResourceCPU] = limit

@@ -30,11 +30,11 @@ func SendEventsTo(recorder record.EventRecorder, nodeName types.NodeName) {
 	if !on {
 		return
 	}
-	observed.Lock()
-	observed.recorder, observed.node = recorder, nodeName
-	pending := observed.pending
-	observed.pending = nil
-	observed.Unlock()
+	shim.observed.Lock()
+	shim.observed.recorder, shim.observed.node = recorder, nodeName
+	pending := shim.observed.pending
+	shim.observed.pending = nil
+	shim.observed.Unlock()
 	for _, send := range pending {
 		send(recorder, nodeReference(nodeName))
 	}
@@ -57,12 +57,12 @@ func nodeEvent(eventType, reason, format string, args ...any) {
 	send := func(recorder record.EventRecorder, node *v1.ObjectReference) {
 		recorder.Eventf(node, eventType, reason, format, args...)
 	}
-	observed.Lock()
-	recorder, node := observed.recorder, observed.node
+	shim.observed.Lock()
+	recorder, node := shim.observed.recorder, shim.observed.node
 	if recorder == nil {
-		observed.pending = append(observed.pending, send)
+		shim.observed.pending = append(shim.observed.pending, send)
 	}
-	observed.Unlock()
+	shim.observed.Unlock()
 	if recorder != nil {
 		send(recorder, nodeReference(node))
 	}

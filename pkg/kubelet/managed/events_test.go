@@ -26,7 +26,7 @@ import (
 
 func TestEventsWaitForTheRecorder(t *testing.T) {
 	on(t, management)
-	t.Cleanup(func() { observed = observation{} })
+	t.Cleanup(func() { shim.observed = observation{} })
 	nodeEvent(v1.EventTypeWarning, partition.EventFileMissing, "early")
 	recorder := record.NewFakeRecorder(10)
 	SendEventsTo(recorder, "node")

@@ -53,14 +53,14 @@ const mostQuestions = 3
 // container has, and repairs its weight and CPU quota. If the runtime fails, later calls ask
 // again, up to mostQuestions times in all.
 func (n *node) examine(pod *v1.Pod, container, containerID string) outcome {
-	observed.Lock()
-	runtime, last, unlisted := observed.runtime, observed.lastUpdates, observed.unlisted
-	previous, known := observed.found[containerID]
-	observed.Unlock()
+	shim.observed.Lock()
+	runtime, last, unlisted := shim.observed.runtime, shim.observed.lastUpdates, shim.observed.unlisted
+	previous, known := shim.observed.found[containerID]
+	shim.observed.Unlock()
 	switch {
 	case last == nil || !known && !unlisted:
 		return notPrevious
-	case !known && !observed.listContainers(runtime):
+	case !known && !shim.observed.listContainers(runtime):
 		return unanswered
 	case !known:
 		return n.examine(pod, container, containerID) // they are listed now
@@ -71,16 +71,16 @@ func (n *node) examine(pod *v1.Pod, container, containerID string) outcome {
 	previous.questions++
 	has, outcome, err := n.look(runtime, pod, container, containerID)
 	if previous.outcome = outcome; err != nil {
-		host.log.Error(err, "Cannot examine a container that existed before this kubelet started", "pod", klog.KObj(pod), "container", container, "containerID", containerID, "attempt", previous.questions)
+		shim.host.log.Error(err, "Cannot examine a container that existed before this kubelet started", "pod", klog.KObj(pod), "container", container, "containerID", containerID, "attempt", previous.questions)
 		if previous.outcome = unanswered; previous.questions >= mostQuestions {
 			previous.outcome = unreported
 		}
 	} else if !has.IsEmpty() {
 		note(pod, container, has)
 	}
-	observed.Lock()
-	observed.found[containerID] = previous
-	observed.Unlock()
+	shim.observed.Lock()
+	shim.observed.found[containerID] = previous
+	shim.observed.Unlock()
 	return previous.outcome
 }
 
@@ -121,8 +121,8 @@ func (n *node) look(runtime containerRuntime, pod *v1.Pod, container, containerI
 // or, on cgroup v1, if a CPU was offline for a time.
 func containerCPUs(pod *v1.Pod, containerID string) cpuset.CPUSet {
 	sets := hierarchy()
-	classes.Lock()
-	defer classes.Unlock()
+	shim.classes.Lock()
+	defer shim.classes.Unlock()
 	path, found := sets.containerCgroup(pod, containerID)
 	if !found {
 		return cpuset.New()
@@ -135,7 +135,7 @@ func containerCPUs(pod *v1.Pod, containerID string) cpuset.CPUSet {
 // caller holds the lock of classes.
 func (c cpusets) containerCgroup(pod *v1.Pod, containerID string) (path string, found bool) {
 	above, found := c.podCgroup(pod)
-	if !found || !host.podCgroups || containerID == "" {
+	if !found || !shim.host.podCgroups || containerID == "" {
 		return "", false
 	}
 	for _, child := range c.children(above) {

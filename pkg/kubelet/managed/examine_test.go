@@ -85,22 +85,22 @@ func (f found) Visit(visit func(podUID, containerName, containerID string)) {
 func restarted(t *testing.T, runtime *fakeRuntime) {
 	t.Helper()
 	startedIn(t, t.TempDir())
-	host.log, _ = ktesting.NewTestContext(t)
-	host.online, host.quotaPeriod = cpuset.New(0, 1, 2, 3), 100*time.Millisecond
-	host.previous.confined = host.previous.confined || current.Load() == nil
-	FollowPods(nil, nil, nil, runtime, found("id"), newMemoryState(host.log))
-	t.Cleanup(func() { observed = observation{} })
+	shim.host.log, _ = ktesting.NewTestContext(t)
+	shim.host.online, shim.host.quotaPeriod = cpuset.New(0, 1, 2, 3), 100*time.Millisecond
+	shim.host.previous.confined = shim.host.previous.confined || shim.current.Load() == nil
+	FollowPods(nil, nil, nil, runtime, found("id"), newMemoryState(shim.host.log))
+	t.Cleanup(func() { shim.observed = observation{} })
 }
 
 // reconcile does what upstream's CPU manager does: it updates the container if the cpuset is not
 // the one that it has noted.
 func reconcile(pod *v1.Pod, runtime *fakeRuntime, chosen cpuset.CPUSet) {
 	set := RunningContainerCPUs(pod, "c", "id", chosen)
-	if known, _ := observed.lastUpdates.GetCPUSet(string(pod.UID), "c"); set.IsEmpty() || set.Equals(known) {
+	if known, _ := shim.observed.lastUpdates.GetCPUSet(string(pod.UID), "c"); set.IsEmpty() || set.Equals(known) {
 		return
 	}
 	if runtime.UpdateContainerResources(context.Background(), "id", &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{CpusetCpus: set.String()}}) == nil {
-		observed.lastUpdates.SetCPUSet(string(pod.UID), "c", set)
+		shim.observed.lastUpdates.SetCPUSet(string(pod.UID), "c", set)
 	}
 }
 
@@ -155,14 +155,14 @@ func TestPreviousContainersAreUpdatedOnceAndOnlyIfWrong(t *testing.T) {
 				on(t, test.pools)
 			}
 			restarted(t, runtime)
-			host.static = test.static
-			host.isolated = parse(t, test.isolated)
+			shim.host.static = test.static
+			shim.host.isolated = parse(t, test.isolated)
 			if test.pools != nil {
-				current.Store(newNode(test.pools, host.online, host.isolated, cpuset.New()))
+				shim.current.Store(newNode(test.pools, shim.host.online, shim.host.isolated, cpuset.New()))
 			}
-			host.previous.unreadable = test.unreadable
+			shim.host.previous.unreadable = test.unreadable
 			if test.gave != "" {
-				host.previous = previousKubelet{confined: true, sets: []cpuset.CPUSet{parse(t, test.gave)}}
+				shim.host.previous = previousKubelet{confined: true, sets: []cpuset.CPUSet{parse(t, test.gave)}}
 			}
 			chosen := cpuset.New()
 			if test.static {
@@ -193,7 +193,7 @@ func TestCpusetThatTheRuntimeDoesNotKnowIsCorrected(t *testing.T) {
 		on(t, management)
 		runtime := &fakeRuntime{linux: &runtimeapi.LinuxContainerResources{CpusetCpus: "0-1", CpuShares: 409, CpuQuota: 50000, CpuPeriod: 100000}}
 		restarted(t, runtime)
-		host.podCgroups = true
+		shim.host.podCgroups = true
 		useClasses(t)
 		for range 2 {
 			reconcile(withUID(partitionedPod(), "a"), runtime, cpuset.New())
@@ -228,7 +228,7 @@ func TestCpusetThatTheRuntimeWasNeverToldIsTakenBack(t *testing.T) {
 			runtime := &fakeRuntime{linux: &runtimeapi.LinuxContainerResources{CpuShares: 2}}
 			restarted(t, runtime)
 			onlineFile(t, "0-3")
-			host.podCgroups, host.previous = true, previousKubelet{confined: true, sets: []cpuset.CPUSet{parse(t, test.gave)}}
+			shim.host.podCgroups, shim.host.previous = true, previousKubelet{confined: true, sets: []cpuset.CPUSet{parse(t, test.gave)}}
 			useClasses(t)
 			reconcile(withUID(ordinaryPod(), "a"), runtime, cpuset.New())
 			var want *runtimeapi.LinuxContainerResources
@@ -263,10 +263,10 @@ func TestCpusetThatSomebodyElseGaveIsKept(t *testing.T) {
 			}
 			runtime := &fakeRuntime{linux: &runtimeapi.LinuxContainerResources{CpusetCpus: test.has, CpuShares: 409, CpuQuota: 50000, CpuPeriod: 100000}}
 			restarted(t, runtime)
-			host.podCgroups = true
+			shim.host.podCgroups = true
 			useClasses(t)
 			if test.gave != "" {
-				host.previous = previousKubelet{confined: true, sets: []cpuset.CPUSet{parse(t, test.gave)}}
+				shim.host.previous = previousKubelet{confined: true, sets: []cpuset.CPUSet{parse(t, test.gave)}}
 			}
 			pod := withUID(ordinaryPod(), "a")
 			if test.partitioned {
@@ -300,14 +300,14 @@ func TestContainersThatUpstreamCouldNotListAreKnown(t *testing.T) {
 			on(t, management)
 			runtime := &fakeRuntime{states: test.states, err: test.err, linux: &runtimeapi.LinuxContainerResources{CpuShares: 2, CpusetCpus: "0-1"}}
 			restarted(t, runtime)
-			FollowPods(nil, nil, nil, runtime, none{}, newMemoryState(host.log))
+			FollowPods(nil, nil, nil, runtime, none{}, newMemoryState(shim.host.log))
 			if test.err != nil {
 				if got := RunningContainerCPUs(ordinaryPod(), "c", "id", cpuset.New()); !got.IsEmpty() {
 					t.Errorf("while this is unknown, the container is kept on %s", got)
 				}
 			}
 			runtime.err = nil
-			if got := current.Load().examine(ordinaryPod(), "c", "id"); got != test.want {
+			if got := shim.current.Load().examine(ordinaryPod(), "c", "id"); got != test.want {
 				t.Errorf("the container is examined with the outcome %v, want %v", got, test.want)
 			}
 		})

@@ -60,14 +60,14 @@ func FollowPods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses
 		}
 		return pods
 	}
-	observed.Lock()
-	observed.activePods, observed.ready, observed.lastUpdates, observed.found = withEphemeral, ready, lastUpdates, ids
-	observed.runtime, observed.unlisted, observed.statuses = asked, unlisted, statuses
-	observed.Unlock()
+	shim.observed.Lock()
+	shim.observed.activePods, shim.observed.ready, shim.observed.lastUpdates, shim.observed.found = withEphemeral, ready, lastUpdates, ids
+	shim.observed.runtime, shim.observed.unlisted, shim.observed.statuses = asked, unlisted, statuses
+	shim.observed.Unlock()
 	if unlisted {
-		observed.listContainers(asked)
+		shim.observed.listContainers(asked)
 	}
-	if n := current.Load(); n != nil && !n.Pooled.IsEmpty() && len(n.known) > 0 {
+	if n := shim.current.Load(); n != nil && !n.Pooled.IsEmpty() && len(n.known) > 0 {
 		go n.reportRejected(ready, statuses, 100, 100*time.Millisecond)
 	}
 	return withEphemeral, ephemeralStatuses{statuses}

@@ -42,7 +42,7 @@ func TestEphemeralContainersAreMovedToo(t *testing.T) {
 		t.Error("with the feature off the pod is copied")
 	}
 	on(t, management)
-	t.Cleanup(func() { observed = observation{} })
+	t.Cleanup(func() { shim.observed = observation{} })
 	active, provider := FollowPods(list, nil, found, nil, none{}, nil)
 	seen := active()[0]
 	if len(seen.Spec.Containers) != 2 || seen.Spec.Containers[1].Name != "debug" || len(pod.Spec.Containers) != 1 {

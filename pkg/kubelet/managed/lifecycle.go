@@ -18,6 +18,7 @@ package managed
 
 import (
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,12 +46,12 @@ import (
 // partitions returns the node's partitions; nil without a pinning file. It returns false if
 // the feature is off.
 func partitions() (n *node, on bool) {
-	n = current.Load()
+	n = shim.current.Load()
 	return n, !off(n != nil)
 }
 
 // off reports whether the feature is off: there is neither a pinning file nor a record.
-func off(file bool) bool { return !file && !host.previous.mayHaveNarrowed() }
+func off(file bool) bool { return !file && !shim.host.previous.mayHaveNarrowed() }
 
 // previousKubelet is what the record says about previous kubelets.
 type previousKubelet struct {
@@ -85,11 +86,30 @@ type node struct {
 	known  []types.UID
 }
 
-// current is the node that Configure found; nil without a pinning file.
-var current atomic.Pointer[node]
+// shim is all that this kubelet has found and learned. There is one in a process, since patches call hooks by name.
+var shim struct {
+	// current is the node that Configure found; nil without a pinning file.
+	current atomic.Pointer[node]
+	// host is what else Configure found. It is set with or without a pinning file.
+	host host
+	// recordPath is set by Configure, from the kubelet's root directory. Until then it names no
+	// file, so there is no record, as in upstream's own tests.
+	recordPath string
+	// observed is what the hooks have learned about the kubelet around them.
+	observed observation
+	// classes is what is known about the classes' cgroups.
+	classes classes
+	// weighedBefore remembers whether the class Burstable had pods when this kubelet started.
+	weighedBefore weighedBefore
+	// lastOnline are the CPUs that reportOnline last found online; nil before it has looked.
+	lastOnline atomic.Pointer[cpuset.CPUSet]
+	// reporting keeps the Events in the order of what they report: admission and the workers of pods
+	// set cores, too, while the kubelet has no node from kube-apiserver.
+	reporting sync.Mutex
+}
 
-// host is what else Configure found. It is set with or without a pinning file.
-var host struct {
+// host is a host and how its kubelet is configured.
+type host struct {
 	online cpuset.CPUSet
 	// isolated are the CPUs that the kernel argument isolcpus names.
 	isolated cpuset.CPUSet

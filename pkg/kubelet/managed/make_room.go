@@ -35,14 +35,14 @@ import (
 // makeRoom gives the cgroups above a container the CPUs on which the container will run, and
 // returns them. If it cannot, it returns the empty set: not now, look again.
 func (n *node) makeRoom(pod *v1.Pod, cpus cpuset.CPUSet) cpuset.CPUSet {
-	if cpus.IsEmpty() || !host.podCgroups {
+	if cpus.IsEmpty() || !shim.host.podCgroups {
 		return cpus
 	}
 	sets := hierarchy()
-	classes.Lock()
+	shim.classes.Lock()
 	path, found := sets.podCgroup(pod)
-	update, inClass := classes.update, slices.Contains(classes.names, filepath.Dir(path))
-	classes.Unlock()
+	update, inClass := shim.classes.update, slices.Contains(shim.classes.names, filepath.Dir(path))
+	shim.classes.Unlock()
 	if !found {
 		return cpus
 	}
@@ -55,7 +55,7 @@ func (n *node) makeRoom(pod *v1.Pod, cpus cpuset.CPUSet) cpuset.CPUSet {
 		err = n.makeRoomInPod(pod, sets, path, cpus)
 	}
 	if err != nil && !gone(err) {
-		host.log.Error(err, "Cannot give the cgroups above a container its CPUs; trying again", "pod", klog.KObj(pod), "cgroup", path, "cpus", cpus.String())
+		shim.host.log.Error(err, "Cannot give the cgroups above a container its CPUs; trying again", "pod", klog.KObj(pod), "cgroup", path, "cpus", cpus.String())
 		return cpuset.New()
 	}
 	return cpus
@@ -90,8 +90,8 @@ func (c cpusets) makeRoomInClass(class string, update func() error, cpus cpuset.
 // at a pod that ends. On cgroup v1, an ordinary pod gets the cpuset of its class. So does what is
 // in it without its own cpuset: its sandbox.
 func (n *node) makeRoomInPod(pod *v1.Pod, sets cpusets, path string, cpus cpuset.CPUSet) error {
-	classes.Lock()
-	defer classes.Unlock()
+	shim.classes.Lock()
+	defer shim.classes.Unlock()
 	if _, confined := n.pool(pod); confined || !sets.v1 {
 		return sets.widen(path, cpus) // RepairPodCgroup narrows it later
 	}

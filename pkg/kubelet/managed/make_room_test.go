@@ -63,7 +63,7 @@ func TestCgroupsMakeRoomForContainers(t *testing.T) {
 			cgroupFiles(t, test.v1, test.has)
 			on(t, management)
 			restarted(t, &fakeRuntime{})
-			host.podCgroups = true
+			shim.host.podCgroups = true
 			pod := ordinaryPod()
 			if test.partitioned {
 				pod = partitionedPod()
@@ -75,12 +75,12 @@ func TestCgroupsMakeRoomForContainers(t *testing.T) {
 			}
 			useClasses(t)
 			onlineFile(t, "0-3")
-			observed.activePods = func() []*v1.Pod { return []*v1.Pod{pod} }
+			shim.observed.activePods = func() []*v1.Pod { return []*v1.Pod{pod} }
 			if exclusive := parse(t, test.exclusive); !exclusive.IsEmpty() {
-				host.static = true
-				observed.state = newMemoryState(host.log)
-				observed.state.SetDefaultCPUSet(cpuset.New(2, 3).Difference(exclusive))
-				observed.state.SetCPUSet("x", "c", exclusive)
+				shim.host.static = true
+				shim.observed.state = newMemoryState(shim.host.log)
+				shim.observed.state.SetDefaultCPUSet(cpuset.New(2, 3).Difference(exclusive))
+				shim.observed.state.SetCPUSet("x", "c", exclusive)
 			}
 			if test.place {
 				PlaceContainer(pod, creating("c", test.cpus))

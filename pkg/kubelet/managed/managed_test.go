@@ -34,8 +34,8 @@ import (
 // on switches the feature on as Configure would, for a host of four CPUs.
 func on(t *testing.T, pools partition.Pools) {
 	t.Helper()
-	current.Store(newNode(pools, cpuset.New(0, 1, 2, 3), cpuset.New(), pools.Union()))
-	t.Cleanup(func() { current.Store(nil) })
+	shim.current.Store(newNode(pools, cpuset.New(0, 1, 2, 3), cpuset.New(), pools.Union()))
+	t.Cleanup(func() { shim.current.Store(nil) })
 }
 
 var management = partition.Pools{"management": cpuset.New(0, 1)}
@@ -80,8 +80,8 @@ func parse(t *testing.T, list string) cpuset.CPUSet {
 func recordEvents(t *testing.T) *record.FakeRecorder {
 	t.Helper()
 	recorder := record.NewFakeRecorder(20)
-	observed.recorder, observed.node = recorder, "node"
-	t.Cleanup(func() { observed.recorder, observed.pending = nil, nil })
+	shim.observed.recorder, shim.observed.node = recorder, "node"
+	t.Cleanup(func() { shim.observed.recorder, shim.observed.pending = nil, nil })
 	return recorder
 }
 
@@ -104,7 +104,7 @@ func expectEvent(t *testing.T, recorder *record.FakeRecorder, want string) {
 // host.
 func startedIn(t *testing.T, rootDirectory string) {
 	t.Helper()
-	before := host
+	before := shim.host
 	setRecordPath(rootDirectory)
-	t.Cleanup(func() { recordPath, host = "", before })
+	t.Cleanup(func() { shim.recordPath, shim.host = "", before })
 }

@@ -61,13 +61,13 @@ func (*collector) DescribeWithStability(descs chan<- *metrics.Desc) {
 }
 
 func (*collector) CollectWithStability(found chan<- metrics.Metric) {
-	n := current.Load()
+	n := shim.current.Load()
 	if n == nil {
 		return
 	}
-	observed.Lock()
-	activePods := observed.activePods
-	observed.Unlock()
+	shim.observed.Lock()
+	activePods := shim.observed.activePods
+	shim.observed.Unlock()
 	found <- metrics.NewLazyConstMetric(sharedCPUs, metrics.GaugeValue, float64(n.shared().Size()))
 	pods, requested := map[string]int{}, map[string]int64{}
 	if activePods != nil {

@@ -31,7 +31,7 @@ func TestMetricsCountPoolsPodsAndCores(t *testing.T) {
 	on(t, partition.Pools{"management": cpuset.New(0, 1), "other": cpuset.New()})
 	registerMetrics()
 	FollowPods(func() []*v1.Pod { return []*v1.Pod{partitionedPod(), partitionedPod(), ordinaryPod()} }, nil, statuses{}, nil, none{}, nil)
-	t.Cleanup(func() { observed = observation{} })
+	t.Cleanup(func() { shim.observed = observation{} })
 	if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`
 # HELP kubelet_workload_partitioning_pods [ALPHA] Number of active pods in the partition of a workload type on this node.
 # TYPE kubelet_workload_partitioning_pods gauge

@@ -44,7 +44,7 @@ func MoveContainers[C any, F reconcileState[C]](period time.Duration, ready func
 	period = max(period, shortestPeriod) // upstream accepts a negative one
 	if n != nil {
 		// Write the record first: from now on containers may be confined.
-		n.writeRecord(host.previous.sets)
+		n.writeRecord(shim.host.previous.sets)
 	}
 	go func() {
 		for passes := 0; passes < mostPasses; {

@@ -52,8 +52,8 @@ func TestContainersAreMovedUntilAllAreWhereTheyBelong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				startedIn(t, t.TempDir())
-				host.log, _ = ktesting.NewTestContext(t)
-				host.previous.confined = test.wasOn
+				shim.host.log, _ = ktesting.NewTestContext(t)
+				shim.host.previous.confined = test.wasOn
 				if test.pools != nil {
 					on(t, test.pools)
 				}
@@ -94,7 +94,7 @@ type reconciled struct{ podName, containerName, containerID string }
 func TestContainersThatRunAreMovedHoweverLongItTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		startedIn(t, t.TempDir())
-		host.log, _ = ktesting.NewTestContext(t)
+		shim.host.log, _ = ktesting.NewTestContext(t)
 		on(t, management)
 		passes, away := 0, 10*mostPasses
 		reconcile := func(context.Context) (moved, failed []reconciled) {
@@ -122,7 +122,7 @@ func TestAttemptsToMoveAContainerBecomeRareAndAreReportedOnce(t *testing.T) {
 		restarted(t, &fakeRuntime{linux: &runtimeapi.LinuxContainerResources{CpuShares: 2}})
 		onlineFile(t, "0-3")
 		useClasses(t)
-		host.podCgroups = true
+		shim.host.podCgroups = true
 		recorder := recordEvents(t)
 		pod := withUID(ordinaryPod(), "a")
 		attempts := func(duration time.Duration) (made int) {

@@ -18,16 +18,11 @@ package managed
 
 import (
 	"context"
-	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"workload.openshift.io/partition"
 )
-
-// reporting keeps the Events in the order of what they report: admission and the workers of pods
-// set cores, too, while the kubelet has no node from kube-apiserver.
-var reporting sync.Mutex
 
 // SetCores sets the cores resource of each workload type to the host's CPUs in millicores, in
 // capacity and allocatable alike, and removes the resource of types that the node lacks
@@ -42,10 +37,10 @@ func SetCores(_ context.Context, apiNode *v1.Node) error {
 	var pools partition.Pools
 	if n != nil {
 		pools = n.pools
-		reporting.Lock()
+		shim.reporting.Lock()
 		n.reportOnline()
 		n.reportShared()
-		reporting.Unlock()
+		shim.reporting.Unlock()
 	}
 	capacity := apiNode.Status.Capacity.Cpu().MilliValue()
 	for _, list := range []v1.ResourceList{apiNode.Status.Capacity, apiNode.Status.Allocatable} {
@@ -71,7 +66,7 @@ func SetCores(_ context.Context, apiNode *v1.Node) error {
 // leaves zero cores on the Node, and the first static pods come before this kubelet has written its
 // status. Upstream would reject them for good (pkg/kubelet/lifecycle/predicate.go, generalFilter).
 func SetAdmissionCores(apiNode *v1.Node, set func(name v1.ResourceName, millicores int64)) {
-	n := current.Load()
+	n := shim.current.Load()
 	if n == nil || apiNode == nil {
 		return
 	}

@@ -60,7 +60,7 @@ func TestPodsAreAdmittedByTheCoresOfTheirTypes(t *testing.T) {
 		t.Errorf("the informer's node was changed to %v", left.Status)
 	}
 	clear(got)
-	current.Store(nil)
+	shim.current.Store(nil)
 	if SetAdmissionCores(left, set); len(got) > 0 {
 		t.Errorf("without a file pods are admitted by %v", got)
 	}

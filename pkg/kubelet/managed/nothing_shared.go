@@ -30,10 +30,10 @@ import (
 
 // shared returns the shared CPUs.
 func (n *node) shared() cpuset.CPUSet {
-	observed.Lock()
-	assigned := observed.state
-	observed.Unlock()
-	if host.static && assigned != nil {
+	shim.observed.Lock()
+	assigned := shim.observed.state
+	shim.observed.Unlock()
+	if shim.host.static && assigned != nil {
 		// Without the lock: it waits while the CPU manager writes its checkpoint.
 		return n.sharedIn(assigned)
 	}
@@ -54,10 +54,10 @@ func (n *node) reportShared() {
 		return
 	}
 	message := n.nothingShared()
-	observed.Lock()
-	before := observed.unshared
-	observed.unshared = message
-	observed.Unlock()
+	shim.observed.Lock()
+	before := shim.observed.unshared
+	shim.observed.unshared = message
+	shim.observed.Unlock()
 	switch {
 	case message == before:
 	case message == "":
@@ -70,9 +70,9 @@ func (n *node) reportShared() {
 // unsharedNow returns the CPUs on which shared containers run while nothing is left to share,
 // and the names of the active pods by UID.
 func (n *node) unsharedNow() (used cpuset.CPUSet, names map[string]string) {
-	observed.Lock()
-	activePods, assigned, last := observed.activePods, observed.state, observed.lastUpdates
-	observed.Unlock()
+	shim.observed.Lock()
+	activePods, assigned, last := shim.observed.activePods, shim.observed.state, shim.observed.lastUpdates
+	shim.observed.Unlock()
 	used, names = cpuset.New(), map[string]string{}
 	if activePods == nil || assigned == nil || last == nil {
 		return used, names
@@ -83,7 +83,7 @@ func (n *node) unsharedNow() (used cpuset.CPUSet, names map[string]string) {
 		if _, partitioned := n.pool(pod); partitioned {
 			continue
 		}
-		ended := observed.ended(pod)
+		ended := shim.observed.ended(pod)
 		for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 			for i := range containers {
 				if _, exclusive := assigned.GetCPUSet(uid, containers[i].Name); exclusive || ended[containers[i].Name] {
@@ -101,10 +101,10 @@ func (n *node) unsharedNow() (used cpuset.CPUSet, names map[string]string) {
 // nothingShared returns the message for the Event of reportShared; empty while a CPU is
 // shared.
 func (n *node) nothingShared() string {
-	observed.Lock()
-	activePods, assigned, last := observed.activePods, observed.state, observed.lastUpdates
-	observed.Unlock()
-	if !host.static || assigned == nil || activePods == nil || last == nil || !n.sharedIn(assigned).IsEmpty() {
+	shim.observed.Lock()
+	activePods, assigned, last := shim.observed.activePods, shim.observed.state, shim.observed.lastUpdates
+	shim.observed.Unlock()
+	if !shim.host.static || assigned == nil || activePods == nil || last == nil || !n.sharedIn(assigned).IsEmpty() {
 		return ""
 	}
 	used, names := n.unsharedNow()

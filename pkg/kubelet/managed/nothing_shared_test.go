@@ -43,11 +43,11 @@ func TestContainersAreNotSpreadWhenNothingIsLeftToShare(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			on(t, partition.Pools{"management": cpuset.New(0)})
 			restarted(t, &fakeRuntime{})
-			host.static = true
-			current.Store(newNode(current.Load().pools, host.online, cpuset.New(), test.reserved))
+			shim.host.static = true
+			shim.current.Store(newNode(shim.current.Load().pools, shim.host.online, cpuset.New(), test.reserved))
 			pod := ordinaryPod()
 			if has := parse(t, test.has); !has.IsEmpty() {
-				observed.lastUpdates.SetCPUSet(string(pod.UID), "c", has)
+				shim.observed.lastUpdates.SetCPUSet(string(pod.UID), "c", has)
 			}
 			if got := RunningContainerCPUs(pod, "c", "new", cpuset.New()); got.String() != test.want {
 				t.Errorf("a container that runs gets %s, want %s", got, test.want)
@@ -60,7 +60,7 @@ func TestContainersAreNotSpreadWhenNothingIsLeftToShare(t *testing.T) {
 			if PlaceContainer(pod, config); config.Linux.Resources.CpusetCpus != want {
 				t.Errorf("a container that starts gets %s, want %s", config.Linux.Resources.CpusetCpus, want)
 			}
-			if noted, _ := observed.lastUpdates.GetCPUSet(string(pod.UID), "c"); noted.String() != want {
+			if noted, _ := shim.observed.lastUpdates.GetCPUSet(string(pod.UID), "c"); noted.String() != want {
 				t.Errorf("a container that starts is noted on %s, want %s", noted, want)
 			}
 		})
@@ -70,45 +70,45 @@ func TestContainersAreNotSpreadWhenNothingIsLeftToShare(t *testing.T) {
 func TestNothingLeftToShareIsReported(t *testing.T) {
 	on(t, partition.Pools{"management": cpuset.New(0)})
 	restarted(t, &fakeRuntime{})
-	host.static = true
+	shim.host.static = true
 	recorder := recordEvents(t)
 	exclusive, shared := ordinaryPod(), ordinaryPod()
 	exclusive.Namespace, exclusive.Name, exclusive.UID = "n", "exclusive", "e"
 	shared.Namespace, shared.Name, shared.UID = "n", "shared", "s"
-	observed.activePods = func() []*v1.Pod { return []*v1.Pod{exclusive, shared, partitionedPod()} }
-	observed.state = newMemoryState(host.log)
-	observed.state.SetDefaultCPUSet(cpuset.New(3))
-	observed.state.SetCPUSet("e", "c", cpuset.New(1, 2))
-	report := current.Load().reportShared
+	shim.observed.activePods = func() []*v1.Pod { return []*v1.Pod{exclusive, shared, partitionedPod()} }
+	shim.observed.state = newMemoryState(shim.host.log)
+	shim.observed.state.SetDefaultCPUSet(cpuset.New(3))
+	shim.observed.state.SetCPUSet("e", "c", cpuset.New(1, 2))
+	report := shim.current.Load().reportShared
 	report()
 	expectEvent(t, recorder, "")
-	observed.state.SetDefaultCPUSet(cpuset.New())
-	observed.state.SetCPUSet("gone", "c", cpuset.New(3))
-	observed.lastUpdates.SetCPUSet("s", "c", cpuset.New(2))
+	shim.observed.state.SetDefaultCPUSet(cpuset.New())
+	shim.observed.state.SetCPUSet("gone", "c", cpuset.New(3))
+	shim.observed.lastUpdates.SetCPUSet("s", "c", cpuset.New(2))
 	report()
 	expectEvent(t, recorder, "Warning NoSharedCPUs Exclusive containers have every CPU that was shared: others run on CPU 2 and disturb n/exclusive there")
 	report()
 	expectEvent(t, recorder, "")
-	if got := current.Load().shared().Size(); got != 0 {
+	if got := shim.current.Load().shared().Size(); got != 0 {
 		t.Errorf("the gauge shows %d, want 0", got)
 	}
 	// What has ended is not disturbed. Another container of its pod runs on the CPU that is reserved.
 	init := *shared.Spec.Containers[0].DeepCopy()
 	init.Name = "init"
 	shared.Spec.InitContainers = []v1.Container{init}
-	observed.lastUpdates.SetCPUSet("s", "init", cpuset.New(2))
-	observed.lastUpdates.SetCPUSet("s", "c", cpuset.New(1))
-	observed.state.SetCPUSet("e", "c", cpuset.New(2))
-	observed.statuses = statuses{"s": {InitContainerStatuses: []v1.ContainerStatus{{Name: "init", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.Now()}}}}}}
+	shim.observed.lastUpdates.SetCPUSet("s", "init", cpuset.New(2))
+	shim.observed.lastUpdates.SetCPUSet("s", "c", cpuset.New(1))
+	shim.observed.state.SetCPUSet("e", "c", cpuset.New(2))
+	shim.observed.statuses = statuses{"s": {InitContainerStatuses: []v1.ContainerStatus{{Name: "init", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.Now()}}}}}}
 	report()
 	expectEvent(t, recorder, "Warning NoSharedCPUs Exclusive containers have every CPU that was shared: others run on the reserved CPUs 1")
-	observed.state.SetDefaultCPUSet(cpuset.New(3))
+	shim.observed.state.SetDefaultCPUSet(cpuset.New(3))
 	report()
 	expectEvent(t, recorder, `Normal NoSharedCPUs Containers without exclusive CPUs share the CPUs "3" again`)
 	report()
 	expectEvent(t, recorder, "")
 	// The CPU manager shares what an exclusive container had, even if it should never have had it.
-	observed.state.SetDefaultCPUSet(cpuset.New(0))
+	shim.observed.state.SetDefaultCPUSet(cpuset.New(0))
 	report()
 	expectEvent(t, recorder, "Warning NoSharedCPUs")
 }

@@ -31,9 +31,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// observed is what the hooks have learned about the kubelet around them.
-var observed observation
-
+// observation is what the hooks have learned about the kubelet around them.
 type observation struct {
 	sync.Mutex
 	recorder record.EventRecorder
@@ -185,7 +183,7 @@ func (o *observation) allPods() ([]*v1.Pod, bool) {
 func (o *observation) listContainers(runtime containerRuntime) bool {
 	list, err := runtime.ListContainers(context.Background(), nil)
 	if err != nil {
-		host.log.Error(err, "Cannot list the containers that existed before this kubelet started; trying again")
+		shim.host.log.Error(err, "Cannot list the containers that existed before this kubelet started; trying again")
 		return false
 	}
 	o.Lock()

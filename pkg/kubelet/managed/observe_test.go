@@ -28,7 +28,7 @@ func TestNotesOfContainersThatNeverRanDoNotPileUp(t *testing.T) {
 	on(t, management)
 	restarted(t, &fakeRuntime{})
 	stays := withUID(ordinaryPod(), "stays")
-	observed.activePods = func() []*v1.Pod { return []*v1.Pod{stays} }
+	shim.observed.activePods = func() []*v1.Pod { return []*v1.Pod{stays} }
 	for i := range 3 * placedBetween {
 		pod := stays
 		if i > 0 {
@@ -36,7 +36,7 @@ func TestNotesOfContainersThatNeverRanDoNotPileUp(t *testing.T) {
 		}
 		PlaceContainer(pod, creating("c", ""))
 	}
-	if count := len(observed.lastUpdates.GetCPUAssignments()); count > placedBetween || noted(stays, "c").IsEmpty() {
+	if count := len(shim.observed.lastUpdates.GetCPUAssignments()); count > placedBetween || noted(stays, "c").IsEmpty() {
 		t.Errorf("there are %d notes", count)
 	}
 }

@@ -19,15 +19,11 @@ package managed
 import (
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
 )
-
-// lastOnline are the CPUs that reportOnline last found online; nil before it has looked.
-var lastOnline atomic.Pointer[cpuset.CPUSet]
 
 // reportOnline sends Events about CPUs that went offline or came after the kubelet started.
 func (n *node) reportOnline() {
@@ -35,8 +31,8 @@ func (n *node) reportOnline() {
 	if err != nil {
 		return // Configure could read it, so a later sync will, too
 	}
-	before := host.online
-	if last := lastOnline.Swap(&online); last != nil {
+	before := shim.host.online
+	if last := shim.lastOnline.Swap(&online); last != nil {
 		before = *last
 	}
 	n.reportOffline(before, online)
@@ -48,8 +44,8 @@ func (n *node) reportOnline() {
 // smaller. A kubelet that starts while the CPU is offline refuses a pinning file that names
 // it.
 func (n *node) reportOffline(before, online cpuset.CPUSet) {
-	gone := host.online.Difference(online)
-	if gone.Equals(host.online.Difference(before)) {
+	gone := shim.host.online.Difference(online)
+	if gone.Equals(shim.host.online.Difference(before)) {
 		return
 	}
 	if gone.IsEmpty() {
@@ -79,7 +75,7 @@ func (n *node) reportSpread(gone, online cpuset.CPUSet) {
 		}
 	}
 	var holders []string
-	for _, a := range observed.assignments() {
+	for _, a := range shim.observed.assignments() {
 		// Some of them may have been offline before this kubelet started.
 		if !a.CPUs.IsEmpty() && a.CPUs.Intersection(online).IsEmpty() {
 			holders = append(holders, podName(a.Pod))
@@ -95,10 +91,10 @@ func (n *node) reportSpread(gone, online cpuset.CPUSet) {
 // under the policy none, containers have no cpuset and run there at once; with pools their
 // cpusets name the CPUs that the kubelet found.
 func (n *node) reportAdded(before, online cpuset.CPUSet) {
-	if n.Pooled.IsEmpty() || host.online.IsEmpty() {
+	if n.Pooled.IsEmpty() || shim.host.online.IsEmpty() {
 		return
 	}
-	if added := online.Difference(before).Difference(host.online); !added.IsEmpty() {
+	if added := online.Difference(before).Difference(shim.host.online); !added.IsEmpty() {
 		nodeEvent(v1.EventTypeWarning, partition.EventCPUOnline, "CPU %s came online after the kubelet had started, so no container may use it yet: restart the kubelet", added)
 	}
 }

@@ -30,21 +30,21 @@ import (
 func TestOfflineCPUsAreReportedOnce(t *testing.T) {
 	on(t, partition.Pools{"management": cpuset.New(0, 1), "other": cpuset.New(2)})
 	file := filepath.Join(t.TempDir(), "online")
-	before, had := onlineCPUsFile, host.online
-	onlineCPUsFile, host.online = file, cpuset.New(0, 1, 2, 3)
+	before, had := onlineCPUsFile, shim.host.online
+	onlineCPUsFile, shim.host.online = file, cpuset.New(0, 1, 2, 3)
 	forgetOnline(t)
 	recorder := record.NewFakeRecorder(10)
 	SendEventsTo(recorder, "node")
 	t.Cleanup(func() {
-		onlineCPUsFile, host.online = before, had
-		observed = observation{}
+		onlineCPUsFile, shim.host.online = before, had
+		shim.observed = observation{}
 	})
 	for range 2 {
 		<-recorder.Events // the feature is on
 	}
-	observed.state = newMemoryState(host.log)
-	observed.state.SetCPUSet("x", "c", cpuset.New(3))
-	observed.state.SetCPUSet("y", "c", cpuset.New(3, 4)) // 4 was offline at the start
+	shim.observed.state = newMemoryState(shim.host.log)
+	shim.observed.state.SetCPUSet("x", "c", cpuset.New(3))
+	shim.observed.state.SetCPUSet("y", "c", cpuset.New(3, 4)) // 4 was offline at the start
 	for _, step := range []struct {
 		online string
 		want   []string
@@ -96,12 +96,12 @@ func TestAddedCPUsNeedARestart(t *testing.T) {
 	// Where nothing is confined, containers use whatever comes.
 	on(t, partition.Pools{"management": cpuset.New()})
 	onlineFile(t, "0-7")
-	current.Load().reportOnline()
+	shim.current.Load().reportOnline()
 	expectEvent(t, recorder, "")
 }
 
 // forgetOnline makes reportOnline compare with what the kubelet found at its start.
 func forgetOnline(t *testing.T) {
-	lastOnline.Store(nil)
-	t.Cleanup(func() { lastOnline.Store(nil) })
+	shim.lastOnline.Store(nil)
+	t.Cleanup(func() { shim.lastOnline.Store(nil) })
 }

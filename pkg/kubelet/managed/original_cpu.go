@@ -24,7 +24,7 @@ import (
 // typeOf returns the workload type of a pod that is in one of this node's partitions; false
 // if it is in none.
 func typeOf(pod *v1.Pod) (workloadType string, ok bool) {
-	n := current.Load()
+	n := shim.current.Load()
 	if n == nil {
 		return "", false
 	}

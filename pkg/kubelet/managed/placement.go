@@ -57,7 +57,7 @@ func (n *node) poolOf(workloadType string) (cpuset.CPUSet, bool) {
 		return cpuset.CPUSet{}, false
 	}
 	cpus, ok := n.pools[workloadType]
-	if within := cpus.Intersection(observed.cpusOfAllPods()); !within.IsEmpty() && hierarchy().v1 {
+	if within := cpus.Intersection(shim.observed.cpusOfAllPods()); !within.IsEmpty() && hierarchy().v1 {
 		cpus = within
 	}
 	return cpus, ok && !cpus.IsEmpty()
@@ -71,7 +71,7 @@ func (n *node) poolOf(workloadType string) (cpuset.CPUSet, bool) {
 // An error keeps the container from being created. Upstream sends it as an Event on the pod, and
 // tries again (pkg/kubelet/kuberuntime/kuberuntime_container.go, startContainer).
 func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) error {
-	n := current.Load()
+	n := shim.current.Load()
 	if n == nil || n.Pooled.IsEmpty() || config.Linux == nil || config.Linux.Resources == nil {
 		return nil
 	}
@@ -90,11 +90,11 @@ func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) error {
 		config.Linux.Resources.CpusetCpus = cpus
 	}
 	if given, err := cpuset.Parse(cpus); err == nil {
-		observed.forgetContainers()
+		shim.observed.forgetContainers()
 		// Before it makes room, so that an update of the classes in between allows for the set.
 		note(pod, config.GetMetadata().GetName(), given)
-		if host.static {
-			observed.notePlaced(pod.UID, config.GetMetadata().GetName())
+		if shim.host.static {
+			shim.observed.notePlaced(pod.UID, config.GetMetadata().GetName())
 		}
 		n.makeRoom(pod, given)
 	}
@@ -108,7 +108,7 @@ func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) error {
 // This is for upstream's choices alone; see partition.Pools.GivenAway. When the kubelet starts, no
 // assignment has a CPU of a pool.
 func (n *node) refuse(pod *v1.Pod) error {
-	for _, a := range observed.assignments() {
+	for _, a := range shim.observed.assignments() {
 		if held := a.CPUs.Intersection(n.Pooled); a.Pod == string(pod.UID) && !held.IsEmpty() {
 			return fmt.Errorf("%s was given CPU %s exclusively, which %s gives to a pool, so the pod cannot start here. Before v1.38, upstream's static policy does so where a pool has a part of a physical core or socket, and those of the host have different numbers of CPUs: give the pools whole cores, and restart the kubelet",
 				a.Holder(pod.Namespace+"/"+pod.Name), held, partition.PinningFilePath)
@@ -122,7 +122,7 @@ func (n *node) refuse(pod *v1.Pod) error {
 // on cgroup v1, the kernel refuses CPUs that the cgroup of all pods lacks: one that was offline
 // does not come back to it. So those are left out, unless none would be left.
 func (n *node) starting() cpuset.CPUSet {
-	if host.static {
+	if shim.host.static {
 		return n.unshared(cpuset.New())
 	}
 	if within := n.Ordinary.Intersection(cpusOfAllPodsOnV1()); !within.IsEmpty() {
@@ -135,15 +135,15 @@ func (n *node) starting() cpuset.CPUSet {
 // cannot be read.
 func cpusOfAllPodsOnV1() cpuset.CPUSet {
 	sets := hierarchy()
-	classes.Lock()
-	names := classes.names
-	classes.Unlock()
-	if !sets.v1 || !host.podCgroups || len(names) == 0 {
+	shim.classes.Lock()
+	names := shim.classes.names
+	shim.classes.Unlock()
+	if !sets.v1 || !shim.host.podCgroups || len(names) == 0 {
 		return cpuset.New()
 	}
 	cpus, err := sets.cpus(filepath.Dir(names[0]))
 	if err != nil {
-		host.log.Error(err, "Cannot read the cpuset of the cgroup of all pods", "cgroup", filepath.Dir(names[0]))
+		shim.host.log.Error(err, "Cannot read the cpuset of the cgroup of all pods", "cgroup", filepath.Dir(names[0]))
 	}
 	return cpus
 }
@@ -157,7 +157,7 @@ func RunningContainerCPUs(pod *v1.Pod, container, containerID string, chosen cpu
 	if !on {
 		return chosen
 	}
-	if host.podCgroups && !classesKnown() {
+	if shim.host.podCgroups && !classesKnown() {
 		return cpuset.New() // upstream names them right after its start
 	}
 	if pool, confined := n.pool(pod); confined {
@@ -175,7 +175,7 @@ func RunningContainerCPUs(pod *v1.Pod, container, containerID string, chosen cpu
 	if set = n.makeRoom(pod, set); set.IsEmpty() {
 		return set
 	}
-	observed.noteGiving(pod.UID, container, set)
+	shim.observed.noteGiving(pod.UID, container, set)
 	return prepare(pod, container, containerID, n.makeRoom(pod, set))
 }
 
@@ -202,7 +202,7 @@ func (n *node) chooseFor(pod *v1.Pod, container string, examined outcome, chosen
 	if !chosen.IsEmpty() {
 		return n.unreserved(pod, container, chosen)
 	}
-	if !host.static {
+	if !shim.host.static {
 		return n.offPools(pod, container, examined)
 	}
 	if n == nil || n.Pooled.IsEmpty() {
@@ -215,7 +215,7 @@ func (n *node) chooseFor(pod *v1.Pod, container string, examined outcome, chosen
 // CPU that was shared. has are the CPUs that it has now; none if it starts.
 func (n *node) unshared(has cpuset.CPUSet) cpuset.CPUSet {
 	exclusive := cpuset.New()
-	for _, a := range observed.assignments() {
+	for _, a := range shim.observed.assignments() {
 		exclusive = exclusive.Union(a.CPUs)
 	}
 	return n.Unshared(has, exclusive)
@@ -227,21 +227,21 @@ func (n *node) unshared(has cpuset.CPUSet) cpuset.CPUSet {
 // (pkg/kubelet/cm/cpumanager/policy_static.go, RemoveContainer). On cgroup v1, the kernel refuses
 // a cpuset with an offline CPU.
 func (n *node) unreserved(pod *v1.Pod, container string, chosen cpuset.CPUSet) cpuset.CPUSet {
-	if n == nil || !host.static {
+	if n == nil || !shim.host.static {
 		return chosen
 	}
 	left := chosen
-	if host.strict {
+	if shim.host.strict {
 		left = left.Difference(n.Reserved)
 	}
 	// Those of the kubelet's start, as the CPU manager's CPUs are.
-	if !left.IsSubsetOf(host.online) && hierarchy().v1 {
-		left = left.Intersection(host.online)
+	if !left.IsSubsetOf(shim.host.online) && hierarchy().v1 {
+		left = left.Intersection(shim.host.online)
 	}
 	if left.Equals(chosen) {
 		return chosen
 	}
-	for _, a := range observed.assignments() {
+	for _, a := range shim.observed.assignments() {
 		if a.Pod == string(pod.UID) && (a.Container == "" || a.Container == container) {
 			return chosen
 		}
@@ -256,7 +256,7 @@ func (n *node) unreserved(pod *v1.Pod, container string, chosen cpuset.CPUSet) c
 // container only if it must: one that needs no cpuset is noted to have the CPUs that it may
 // use, so that upstream sends no update.
 func (n *node) offPools(pod *v1.Pod, container string, examined outcome) cpuset.CPUSet {
-	free, pooled := partition.WithoutIsolated(host.online, host.isolated), cpuset.New()
+	free, pooled := partition.WithoutIsolated(shim.host.online, shim.host.isolated), cpuset.New()
 	if n != nil && !n.Pooled.IsEmpty() {
 		free, pooled = n.Ordinary, n.Pooled
 	}
@@ -264,7 +264,7 @@ func (n *node) offPools(pod *v1.Pod, container string, examined outcome) cpuset.
 	switch {
 	case examined == unanswered:
 		return cpuset.New()
-	case has.IsEmpty() && pooled.IsEmpty() && (examined != unreported || !host.previous.mayHaveNarrowed()):
+	case has.IsEmpty() && pooled.IsEmpty() && (examined != unreported || !shim.host.previous.mayHaveNarrowed()):
 		// It has no cpuset and may use every CPU, so it needs none.
 		note(pod, container, free)
 		return free
@@ -280,13 +280,13 @@ func (n *node) offPools(pod *v1.Pod, container string, examined outcome) cpuset.
 // hasGiven reports whether this project gives that cpuset to containers, or gave it under a
 // previous pinning file.
 func (n *node) hasGiven(set cpuset.CPUSet) bool {
-	return host.previous.gave(set) || (n != nil && slices.ContainsFunc(n.sets(), set.Equals))
+	return shim.host.previous.gave(set) || (n != nil && slices.ContainsFunc(n.sets(), set.Equals))
 }
 
 // noted returns the cpuset that a container is known to have; empty if none is known. These
 // are the CPU manager's own notes: it sends no update for a cpuset that it has noted.
 func noted(pod *v1.Pod, container string) cpuset.CPUSet {
-	last := observed.notes()
+	last := shim.observed.notes()
 	if last == nil {
 		return cpuset.New()
 	}
@@ -296,7 +296,7 @@ func noted(pod *v1.Pod, container string) cpuset.CPUSet {
 
 // note notes the cpuset that a container has.
 func note(pod *v1.Pod, container string, has cpuset.CPUSet) {
-	if last := observed.notes(); last != nil {
+	if last := shim.observed.notes(); last != nil {
 		last.SetCPUSet(string(pod.UID), container, has)
 	}
 }

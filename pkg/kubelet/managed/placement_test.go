@@ -52,7 +52,7 @@ func TestContainersStartWhereTheyBelong(t *testing.T) {
 
 func TestRunningContainersAreKeptWhereTheyBelong(t *testing.T) {
 	on(t, management)
-	t.Cleanup(func() { observed = observation{} })
+	t.Cleanup(func() { shim.observed = observation{} })
 	chosen := cpuset.New(2, 3)
 	if got := RunningContainerCPUs(partitionedPod(), "c", "id", chosen).String(); got != "0-1" {
 		t.Errorf("a partitioned pod is kept on %s", got)
@@ -79,7 +79,7 @@ func TestContainersOfThisKubeletStay(t *testing.T) {
 		}
 		runtime := &fakeRuntime{}
 		restarted(t, runtime)
-		host.previous.confined = true
+		shim.host.previous.confined = true
 		for _, pod := range []*v1.Pod{ordinaryPod(), partitionedPod()} {
 			pod.UID = types.UID(fmt.Sprint("uid-", len(pod.Annotations)))
 			config := creating("c", "")
@@ -89,7 +89,7 @@ func TestContainersOfThisKubeletStay(t *testing.T) {
 				t.Errorf("%s: a container that was created on %q and noted on %s is moved to %s", name, config.Linux.Resources.CpusetCpus, has, set)
 			}
 		}
-		current.Store(nil)
+		shim.current.Store(nil)
 	}
 }
 
@@ -108,9 +108,9 @@ func TestContainersStartWithinTheCgroupOfAllPodsOnCgroupV1(t *testing.T) {
 		cgroupFiles(t, test.v1, map[string]string{"": test.all, "burstable": test.all, "burstable/poda": test.all})
 		on(t, management)
 		restarted(t, &fakeRuntime{})
-		host.podCgroups = true
+		shim.host.podCgroups = true
 		useClasses(t)
-		current.Store(newNode(management, host.online, cpuset.New(), cpuset.New()))
+		shim.current.Store(newNode(management, shim.host.online, cpuset.New(), cpuset.New()))
 		config := creating("c", "")
 		PlaceContainer(withUID(ordinaryPod(), "a"), config)
 		if got := config.Linux.Resources.CpusetCpus; got != test.want {
@@ -137,10 +137,10 @@ func TestACPUOfAPoolIsGivenToNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			on(t, partition.Pools{"management": test.pool})
 			restarted(t, &fakeRuntime{})
-			host.static, host.strict = true, true
-			s := newMemoryState(host.log)
-			s.SetDefaultCPUSet(host.online.Difference(test.pool).Difference(test.chosen))
-			observed.state = s
+			shim.host.static, shim.host.strict = true, true
+			s := newMemoryState(shim.host.log)
+			s.SetDefaultCPUSet(shim.host.online.Difference(test.pool).Difference(test.chosen))
+			shim.observed.state = s
 			if test.wholePod {
 				setPodAssignment(t, s, "a", test.chosen)
 			} else {
@@ -158,10 +158,10 @@ func TestACPUOfAPoolIsGivenToNobody(t *testing.T) {
 			}
 			// So the next kubelet starts, and drops the assignment.
 			start := func(state.State) error { return nil }
-			if err := StartPolicy(start, s, host.online, host.online.Difference(test.pool)); err != nil {
+			if err := StartPolicy(start, s, shim.host.online, shim.host.online.Difference(test.pool)); err != nil {
 				t.Error(err)
 			}
-			if left := observed.assignments(); (len(left) == 0) != (test.want != "") {
+			if left := shim.observed.assignments(); (len(left) == 0) != (test.want != "") {
 				t.Errorf("after a restart the assignments are %v", left)
 			}
 		})

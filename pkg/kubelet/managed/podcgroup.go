@@ -47,7 +47,7 @@ func WithOriginalCPUAndType(pod *v1.Pod) (_ *v1.Pod, workloadType string) {
 	if of, partitioned := typeOf(pod); partitioned {
 		original, workloadType = partition.AsOrdinary(pod, of), of
 	}
-	if current.Load().isOrdinarySandbox(pod) {
+	if shim.current.Load().isOrdinarySandbox(pod) {
 		workloadType = ordinarySandbox
 	}
 	return original, workloadType
@@ -56,7 +56,9 @@ func WithOriginalCPUAndType(pod *v1.Pod) (_ *v1.Pod, workloadType string) {
 // PodCgroupCPUs returns the CPUs that upstream writes to the cgroup of a pod of this workload
 // type when it creates the cgroup. It returns the zero value for a pod that is not confined;
 // upstream then writes no cpuset.
-func PodCgroupCPUs(workloadType string) cpuset.CPUSet { return current.Load().podCPUs(workloadType) }
+func PodCgroupCPUs(workloadType string) cpuset.CPUSet {
+	return shim.current.Load().podCPUs(workloadType)
+}
 
 // podCPUs returns the CPUs for the cgroup of a pod of this workload type; the zero value if
 // it is not confined.
@@ -69,13 +71,13 @@ func (n *node) podCPUs(workloadType string) cpuset.CPUSet {
 		return n.Others
 	}
 	pool, confined := n.poolOf(workloadType)
-	if !confined || !host.podCgroups {
+	if !confined || !shim.host.podCgroups {
 		return cpuset.CPUSet{}
 	}
 	if !hierarchy().v1 {
 		return pool
 	}
-	available := observed.cpusOfAllPods()
+	available := shim.observed.cpusOfAllPods()
 	switch {
 	case available.IsEmpty():
 		return n.Pooled
@@ -103,7 +105,7 @@ type podCgroups[N any] interface {
 // what it returns.
 func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any) {
 	n, on := partitions()
-	if !on || !host.podCgroups {
+	if !on || !shim.host.podCgroups {
 		return
 	}
 	if !mayBeConfined(pod) {
@@ -119,7 +121,7 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 	if n.isOrdinarySandbox(pod) {
 		workloadType = ordinarySandbox
 	}
-	if observed.repaired(pod) {
+	if shim.observed.repaired(pod) {
 		return
 	}
 	// A cgroup that does not exist yet is upstream's to create, with the right values. Upstream only
@@ -133,18 +135,18 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 			if !partitioned && cpus.IsEmpty() {
 				return nil // it was not confined, and will not be
 			}
-			config := callResourceConfigForPod[R](configFor, pod, host.quotaPeriod)
+			config := callResourceConfigForPod[R](configFor, pod, shim.host.quotaPeriod)
 			fields := []string{hugePages}
 			if n != nil && partitioned { // without a pinning file only the CPUs are taken back
 				fields = append(fields, weightAndQuota...)
 			}
 			return callSetPodCgroup(manager, pod, onlyCPU(config, cpus, fields...))
 		}); err != nil {
-			host.log.Error(err, "Cannot write a pod's cgroup; trying again at the pod's next sync", "pod", klog.KObj(pod), "cgroup", path)
+			shim.host.log.Error(err, "Cannot write a pod's cgroup; trying again at the pod's next sync", "pod", klog.KObj(pod), "cgroup", path)
 			return
 		}
 	}
-	observed.noteRepaired(pod)
+	shim.observed.noteRepaired(pod)
 }
 
 // repairPodCgroup gives a pod's cgroup its CPUs. It calls write last, through which
@@ -157,18 +159,18 @@ func (n *node) repairPodCgroup(pod *v1.Pod, workloadType, path string, write fun
 	cpus := n.podCPUs(workloadType)
 	confined := !cpus.IsEmpty()
 	// On v2 the write alone frees a pod's cgroup.
-	widens := sets.v1 && !confined && host.previous.mayHaveNarrowed()
+	widens := sets.v1 && !confined && shim.host.previous.mayHaveNarrowed()
 	var isSandbox func(child string, has, before cpuset.CPUSet) bool
 	if widens {
 		isSandbox = sandboxesOf(pod) // asks the runtime, so do it before taking the lock
 	}
-	classes.Lock()
-	defer classes.Unlock()
+	shim.classes.Lock()
+	defer shim.classes.Unlock()
 	has, err := sets.cpus(path)
 	if err != nil {
 		return err
 	}
-	host.log.Info("Repairing a pod's cgroup", "pod", klog.KObj(pod), "cgroup", path, "cpusBefore", has.String(), "cpus", cpus.String())
+	shim.host.log.Info("Repairing a pod's cgroup", "pod", klog.KObj(pod), "cgroup", path, "cpusBefore", has.String(), "cpus", cpus.String())
 	switch {
 	case sets.v1 && confined:
 		// The class may lack CPUs of the pool that were exclusive until now.
@@ -197,17 +199,17 @@ func sandboxesOf(pod *v1.Pod) func(child string, _, _ cpuset.CPUSet) bool {
 	isSandbox := func(child string, _, _ cpuset.CPUSet) bool {
 		return slices.ContainsFunc(ids, func(id string) bool { return strings.Contains(filepath.Base(child), id) })
 	}
-	observed.Lock()
-	runtime, ok := observed.runtime.(interface {
+	shim.observed.Lock()
+	runtime, ok := shim.observed.runtime.(interface {
 		ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
 	})
-	observed.Unlock()
+	shim.observed.Unlock()
 	if !ok {
 		return isSandbox
 	}
 	list, err := runtime.ListPodSandbox(context.Background(), &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{podUIDLabel: string(pod.UID)}})
 	if err != nil {
-		host.log.Error(err, "Cannot list the sandboxes of a pod; they keep their CPUs", "pod", klog.KObj(pod))
+		shim.host.log.Error(err, "Cannot list the sandboxes of a pod; they keep their CPUs", "pod", klog.KObj(pod))
 	}
 	for _, sandbox := range list {
 		ids = append(ids, sandbox.Id)
@@ -222,12 +224,12 @@ func (n *node) checkCgroupOfAllPods(workloadType, cgroup string) {
 		return
 	}
 	available, err := hierarchy().effective(cgroup)
-	if err != nil || !observed.noteCPUsOfAllPods(workloadType, available) {
+	if err != nil || !shim.observed.noteCPUsOfAllPods(workloadType, available) {
 		return // there is no pod yet, or it has been checked
 	}
 	// reportOffline reports the CPUs that are offline.
 	if lacks := n.pools[workloadType].Intersection(onlineCPUs()).Difference(available); !lacks.IsEmpty() {
-		host.log.Error(nil, "The cgroup of all pods lacks CPUs of a pool", "cgroup", cgroup, "cpus", available.String(), "workloadType", workloadType, "pool", n.pools[workloadType].String())
+		shim.host.log.Error(nil, "The cgroup of all pods lacks CPUs of a pool", "cgroup", cgroup, "cpus", available.String(), "workloadType", workloadType, "pool", n.pools[workloadType].String())
 		nodeEvent(v1.EventTypeWarning, partition.EventCgroupLacksCPUs, "The cgroup %s has the CPUs %q, but the pool of workload type %s has %q: its pods cannot run on CPU %s; widen the cpuset of that cgroup, or of the cgroup above it that narrows it",
 			cgroup, available.String(), workloadType, n.pools[workloadType].String(), lacks)
 	}
@@ -238,10 +240,10 @@ func (n *node) checkCgroupOfAllPods(workloadType, cgroup string) {
 // all pods (pkg/kubelet/cm/pod_container_manager_linux.go, GetPodContainerName). The caller
 // holds the lock of classes.
 func (c cpusets) podCgroup(pod *v1.Pod) (path string, found bool) {
-	if len(classes.names) == 0 {
+	if len(shim.classes.names) == 0 {
 		return "", false
 	}
-	for _, above := range append(slices.Clone(classes.names), filepath.Dir(classes.names[0])) {
+	for _, above := range append(slices.Clone(shim.classes.names), filepath.Dir(shim.classes.names[0])) {
 		name := "pod" + string(pod.UID)
 		if slice, systemd := strings.CutSuffix(filepath.Base(above), ".slice"); systemd {
 			name = slice + "-" + strings.ReplaceAll(name, "-", "_") + ".slice"

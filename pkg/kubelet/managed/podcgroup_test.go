@@ -85,7 +85,7 @@ func TestPodCgroupIsConfined(t *testing.T) {
 			cgroupFiles(t, test.v1, map[string]string{"": test.allPods})
 			restarted(t, &fakeRuntime{})
 			recorder := recordEvents(t)
-			host.podCgroups = !test.noQOS
+			shim.host.podCgroups = !test.noQOS
 			if test.pools != nil {
 				on(t, test.pools)
 			}
@@ -156,7 +156,7 @@ func TestPreviousPodCgroupsAreConfinedOrFreed(t *testing.T) {
 			cgroupFiles(t, test.v1, test.has)
 			restarted(t, &fakeRuntime{})
 			onlineFile(t, "0-3")
-			host.podCgroups, host.previous.confined = true, true
+			shim.host.podCgroups, shim.host.previous.confined = true, true
 			if test.pools != nil {
 				on(t, test.pools)
 			}
@@ -196,7 +196,7 @@ func TestPreviousPodCgroupIsWrittenOnce(t *testing.T) {
 	if repair(withUID(partitionedPod(), "a")) != 0 {
 		t.Error("pods have no cgroups, but one was written")
 	}
-	host.podCgroups = true
+	shim.host.podCgroups = true
 	if repair(ordinaryPod()) != 0 {
 		t.Error("an ordinary pod's cgroup was written")
 	}
@@ -217,12 +217,12 @@ func TestPreviousPodCgroupIsWrittenOnce(t *testing.T) {
 	if manager.absent = false; repair(withUID(partitionedPod(), "b")) != 0 {
 		t.Error("a cgroup that upstream created was written")
 	}
-	observed.activePods = func() []*v1.Pod { return []*v1.Pod{withUID(partitionedPod(), "b")} }
+	shim.observed.activePods = func() []*v1.Pod { return []*v1.Pod{withUID(partitionedPod(), "b")} }
 	manager.absent = true
 	for i := range 3 * maxPods {
 		repair(withUID(partitionedPod(), types.UID(fmt.Sprint(i))))
 	}
-	if manager.absent = false; len(observed.pods) > maxPods || repair(withUID(partitionedPod(), "b")) != 0 {
-		t.Errorf("%d pods are remembered, or an active one was forgotten", len(observed.pods))
+	if manager.absent = false; len(shim.observed.pods) > maxPods || repair(withUID(partitionedPod(), "b")) != 0 {
+		t.Errorf("%d pods are remembered, or an active one was forgotten", len(shim.observed.pods))
 	}
 }

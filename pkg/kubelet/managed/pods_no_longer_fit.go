@@ -55,12 +55,12 @@ func knownPods(rootDirectory string) (uids []types.UID) {
 // pools leave. Which of them fall out is known when all are: upstream admits static pods first,
 // then the oldest.
 func (n *node) warnOfPods(rootDirectory string, allocatableMillicores int64) {
-	if n.Pooled.IsEmpty() || n.Pooled.Equals(host.previous.pooled) {
+	if n.Pooled.IsEmpty() || n.Pooled.Equals(shim.host.previous.pooled) {
 		return
 	}
 	allocated, err := allocatedCPU(rootDirectory)
 	if err != nil {
-		host.log.Error(err, "Cannot read the pods' allocated CPU, so it is not yet known which pods no longer fit")
+		shim.host.log.Error(err, "Cannot read the pods' allocated CPU, so it is not yet known which pods no longer fit")
 		return
 	}
 	var sum int64
@@ -72,7 +72,7 @@ func (n *node) warnOfPods(rootDirectory string, allocatableMillicores int64) {
 		}
 	}
 	if sum > allocatableMillicores {
-		host.log.Info("The pools leave less cpu than the pods of this node request; the newest pods may be rejected with "+outOfCPU+" at this start or the next, even if they are running. The sum includes pods that have ended, and static pods about to be partitioned; the kubelet will not count those",
+		shim.host.log.Info("The pools leave less cpu than the pods of this node request; the newest pods may be rejected with "+outOfCPU+" at this start or the next, even if they are running. The sum includes pods that have ended, and static pods about to be partitioned; the kubelet will not count those",
 			"pools", n.Pooled.String(), "allocatableMillicores", allocatableMillicores, "requestedMillicores", sum, "pods", pods)
 	}
 }
@@ -135,7 +135,7 @@ func (n *node) reportRejected(ready func() bool, statuses PodStatuses, looks int
 		rejected = append(rejected, podName(string(uid)))
 	}
 	slices.Sort(rejected)
-	host.log.Error(nil, "Pods were rejected because they no longer fit the node", "reason", outOfCPU, "pods", rejected, "poolsBefore", n.before.String(), "pools", n.Pooled.String())
+	shim.host.log.Error(nil, "Pods were rejected because they no longer fit the node", "reason", outOfCPU, "pods", rejected, "poolsBefore", n.before.String(), "pools", n.Pooled.String())
 	nodeEvent(v1.EventTypeWarning, partition.EventPodsNoLongerFit, "The pools went from the CPUs %q to %q and leave too little cpu. Rejected when the kubelet started (%s): %s. Delete these pods; the next time, drain the node or partition its pods before its pools grow",
 		n.before.String(), n.Pooled.String(), outOfCPU, strings.Join(rejected, ", "))
 }

@@ -95,13 +95,13 @@ func TestLogSaysBeforehandThatPodsDoNotFit(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			host.podLogs = t.TempDir()
-			if err := os.Mkdir(filepath.Join(host.podLogs, "default_app_a"), 0o755); err != nil {
+			shim.host.podLogs = t.TempDir()
+			if err := os.Mkdir(filepath.Join(shim.host.podLogs, "default_app_a"), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
-			host.log = logger
-			host.previous.pooled = test.previous
+			shim.host.log = logger
+			shim.host.previous.pooled = test.previous
 			pools := management
 			if test.pools != nil {
 				pools = test.pools
@@ -139,7 +139,7 @@ func TestPodsThatNoLongerFitAreReportedOnce(t *testing.T) {
 	on(t, management)
 	restarted(t, &fakeRuntime{})
 	recorder := recordEvents(t)
-	n := current.Load()
+	n := shim.current.Load()
 	n.before, n.known = cpuset.New(0), []types.UID{"a", "b", "failed-before", "out-of-memory", "running", "gone", "last"}
 	rejected := v1.PodStatus{Phase: v1.PodFailed, Reason: outOfCPU}
 	outOfMemory, before := rejected, rejected

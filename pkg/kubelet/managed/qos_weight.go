@@ -45,23 +45,23 @@ var cgroupRoot = "/sys/fs/cgroup"
 //
 // After a boot there are no pods whose weight could be kept.
 func KeepBurstableWeight(cgroup string, shares **uint64) {
-	if current.Load() == nil {
+	if shim.current.Load() == nil {
 		return
 	}
-	observed.Lock()
-	ready := observed.ready
-	observed.Unlock()
+	shim.observed.Lock()
+	ready := shim.observed.ready
+	shim.observed.Unlock()
 	if ready != nil && ready() {
 		return
 	}
-	weighedBefore.decide.Do(func() { weighedBefore.yes = hasPods(cgroup) })
-	if weighedBefore.yes && *shares != nil && !exceeds(**shares, cgroup) {
+	shim.weighedBefore.decide.Do(func() { shim.weighedBefore.yes = hasPods(cgroup) })
+	if shim.weighedBefore.yes && *shares != nil && !exceeds(**shares, cgroup) {
 		*shares = nil
 	}
 }
 
-// weighedBefore remembers whether the class had pods when this kubelet started.
-var weighedBefore struct {
+// weighedBefore remembers whether a class had pods when this kubelet started.
+type weighedBefore struct {
 	decide sync.Once
 	yes    bool
 }

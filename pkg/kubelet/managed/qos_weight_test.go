@@ -49,7 +49,7 @@ func TestBurstableKeepsItsWeightOverARestart(t *testing.T) {
 			cgroupRoot = t.TempDir()
 			t.Cleanup(func() {
 				cgroupRoot = before
-				weighedBefore.decide, weighedBefore.yes = sync.Once{}, false
+				shim.weighedBefore.decide, shim.weighedBefore.yes = sync.Once{}, false
 			})
 			if err := os.MkdirAll(filepath.Join(cgroupRoot, test.directory), 0o755); err != nil {
 				t.Fatal(err)
@@ -57,7 +57,7 @@ func TestBurstableKeepsItsWeightOverARestart(t *testing.T) {
 			if !test.off {
 				on(t, management)
 				FollowPods(nil, func() bool { return test.ready }, nil, nil, none{}, nil)
-				t.Cleanup(func() { observed = observation{} })
+				t.Cleanup(func() { shim.observed = observation{} })
 			}
 			if file, weight, found := strings.Cut(test.weight, "="); found {
 				if err := os.WriteFile(filepath.Join(cgroupRoot, file), []byte(weight+"\n"), 0o600); err != nil {

@@ -76,17 +76,13 @@ func (r *poolRecord) sum() (checksum.Checksum, error) {
 	return checksum.New(string(data)), err
 }
 
-// recordPath is set by Configure, from the kubelet's root directory. Until then it names no
-// file, so there is no record, as in upstream's own tests.
-var recordPath string
-
 func setRecordPath(rootDirectory string) {
-	recordPath = filepath.Join(rootDirectory, partition.RecordName)
+	shim.recordPath = filepath.Join(rootDirectory, partition.RecordName)
 }
 
 // records returns upstream's manager of checkpoints, whose files survive a power cut whole.
 func records() (checkpointmanager.CheckpointManager, error) {
-	return checkpointmanager.NewCheckpointManager(filepath.Dir(recordPath))
+	return checkpointmanager.NewCheckpointManager(filepath.Dir(shim.recordPath))
 }
 
 // readRecord reads what a previous kubelet with a pinning file left; the zero value if there
@@ -94,7 +90,7 @@ func records() (checkpointmanager.CheckpointManager, error) {
 // a record.
 func readRecord() (previousKubelet, error) {
 	// Look first: the manager would create the directory.
-	if _, err := os.Stat(recordPath); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(shim.recordPath); errors.Is(err, fs.ErrNotExist) {
 		return previousKubelet{}, nil
 	}
 	var r poolRecord
@@ -110,11 +106,11 @@ func readRecord() (previousKubelet, error) {
 		}
 	}
 	if err != nil {
-		return previousKubelet{confined: true, unreadable: true}, fmt.Errorf("record %s: %w", recordPath, err)
+		return previousKubelet{confined: true, unreadable: true}, fmt.Errorf("record %s: %w", shim.recordPath, err)
 	}
 	if len(r.Sets) == 0 && len(sets) > 0 {
 		// A previous version wrote it.
-		sets = append(sets, host.online.Difference(sets[0]))
+		sets = append(sets, shim.host.online.Difference(sets[0]))
 	}
 	previous := previousKubelet{confined: true, sets: sets}
 	previous.pooled, _ = cpuset.Parse(r.ReservedCPUs) // read above
@@ -140,8 +136,8 @@ func (n *node) writeRecord(previous []cpuset.CPUSet) {
 		err = manager.CreateCheckpoint(partition.RecordName, r)
 	}
 	if err != nil {
-		host.log.Error(err, "Cannot write the record of the pools; a kubelet that starts without the pinning file will not free every container of this one", "path", recordPath)
-		nodeEvent(v1.EventTypeWarning, partition.EventRecordNotWritten, "Cannot write the record of the pools %s: %v", recordPath, err)
+		shim.host.log.Error(err, "Cannot write the record of the pools; a kubelet that starts without the pinning file will not free every container of this one", "path", shim.recordPath)
+		nodeEvent(v1.EventTypeWarning, partition.EventRecordNotWritten, "Cannot write the record of the pools %s: %v", shim.recordPath, err)
 	}
 }
 
@@ -181,6 +177,6 @@ func removeRecord() {
 		err = manager.RemoveCheckpoint(partition.RecordName)
 	}
 	if err != nil {
-		host.log.Error(err, "Cannot remove the record of the previous pools; the next start will look for their containers again", "path", recordPath)
+		shim.host.log.Error(err, "Cannot remove the record of the previous pools; the next start will look for their containers again", "path", shim.recordPath)
 	}
 }

@@ -34,13 +34,13 @@ import (
 func pooledNode(t *testing.T) *node {
 	t.Helper()
 	startedIn(t, t.TempDir())
-	host.online = cpuset.New(0, 1, 2, 3)
-	return newNode(partition.Pools{"management": cpuset.New(0), "infra": cpuset.New(1), "free": cpuset.New()}, host.online, cpuset.New(3), cpuset.New())
+	shim.host.online = cpuset.New(0, 1, 2, 3)
+	return newNode(partition.Pools{"management": cpuset.New(0), "infra": cpuset.New(1), "free": cpuset.New()}, shim.host.online, cpuset.New(3), cpuset.New())
 }
 
 func writeRecord(t *testing.T, content string) {
 	t.Helper()
-	if err := os.WriteFile(recordPath, []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(shim.recordPath, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -93,7 +93,7 @@ func expectPreviousVersionReads(t *testing.T, reserved string, sets ...string) {
 		ReservedCPUs string   `json:"reservedCPUs"`
 		Sets         []string `json:"sets,omitempty"`
 	}
-	data, err := os.ReadFile(recordPath)
+	data, err := os.ReadFile(shim.recordPath)
 	if err == nil {
 		err = json.Unmarshal(data, &before)
 	}
@@ -126,10 +126,10 @@ func TestPoolsMayChangeWithTheVersion(t *testing.T) {
 			restarted(t, runtime)
 			writeRecord(t, `{"reservedCPUs":"2","sets":["0-1,3","2"]}`)
 			var err error
-			if host.previous, err = readRecord(); err != nil {
+			if shim.host.previous, err = readRecord(); err != nil {
 				t.Fatal(err)
 			}
-			current.Load().writeRecord(host.previous.sets)
+			shim.current.Load().writeRecord(shim.host.previous.sets)
 			reconcile(pod, runtime, cpuset.New())
 			if len(runtime.updates) != 1 || runtime.updates[0].CpusetCpus != test.want {
 				t.Errorf("the updates are %v, want one to the CPUs %s", runtime.updates, test.want)
@@ -143,7 +143,7 @@ func TestPoolsMayChangeWithTheVersion(t *testing.T) {
 
 func TestDamagedRecordCountsAsARecord(t *testing.T) {
 	pooledNode(t).writeRecord(nil)
-	data, err := os.ReadFile(recordPath)
+	data, err := os.ReadFile(shim.recordPath)
 	if err != nil {
 		t.Fatal(err)
 	}

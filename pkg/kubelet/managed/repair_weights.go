@@ -56,8 +56,8 @@ func (n *node) repair(runtime containerRuntime, pod *v1.Pod, name, containerID s
 	if shares := partition.SharesOf(request); reported.CpuShares != shares && reported.CpuShares != annotated {
 		wanted.CpuShares = shares
 	}
-	if quota := partition.QuotaOf(limit, host.quotaPeriod); quota != 0 && (reported.CpuQuota != quota || reported.CpuPeriod != host.quotaPeriod.Microseconds()) {
-		wanted.CpuQuota, wanted.CpuPeriod = quota, host.quotaPeriod.Microseconds()
+	if quota := partition.QuotaOf(limit, shim.host.quotaPeriod); quota != 0 && (reported.CpuQuota != quota || reported.CpuPeriod != shim.host.quotaPeriod.Microseconds()) {
+		wanted.CpuQuota, wanted.CpuPeriod = quota, shim.host.quotaPeriod.Microseconds()
 	}
 	if wanted.CpuShares == 0 && wanted.CpuQuota == 0 {
 		return has, nil
@@ -69,7 +69,7 @@ func (n *node) repair(runtime containerRuntime, pod *v1.Pod, name, containerID s
 		has = pool
 		wanted.CpusetCpus = pool.String()
 	}
-	host.log.Info("Giving a container the weight and the quota of its partition", "pod", klog.KObj(pod), "container", name, "containerID", containerID,
+	shim.host.log.Info("Giving a container the weight and the quota of its partition", "pod", klog.KObj(pod), "container", name, "containerID", containerID,
 		"sharesBefore", reported.CpuShares, "quotaBefore", reported.CpuQuota, "now", wanted)
 	return has, runtime.UpdateContainerResources(context.Background(), containerID, &runtimeapi.ContainerResources{Linux: wanted})
 }

@@ -89,22 +89,22 @@ func TestReservedCPUsNeedNotBeThePools(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			startedIn(t, t.TempDir())
-			host.log, _ = ktesting.NewTestContext(t)
-			host.static, host.strict = true, !test.pool.IsEmpty()
-			observed.runtime = &fakeRuntime{states: test.containers}
-			t.Cleanup(func() { observed = observation{} })
+			shim.host.log, _ = ktesting.NewTestContext(t)
+			shim.host.static, shim.host.strict = true, !test.pool.IsEmpty()
+			shim.observed.runtime = &fakeRuntime{states: test.containers}
+			t.Cleanup(func() { shim.observed = observation{} })
 			if !test.noFile {
 				on(t, partition.Pools{"management": test.pool})
 			}
 			reserved := test.reserved.Union(test.pool)
-			s := newMemoryState(host.log)
+			s := newMemoryState(shim.host.log)
 			s.SetDefaultCPUSet(test.shared)
 			for container, cpus := range test.exclusive {
 				s.SetCPUSet("uid", container, cpus)
 			}
-			skip, err := deriveSharedCPUs(current.Load(), s, online, reserved)
+			skip, err := deriveSharedCPUs(shim.current.Load(), s, online, reserved)
 			if err == nil && !skip {
-				err = validate(s, online, reserved, host.strict)
+				err = validate(s, online, reserved, shim.host.strict)
 			}
 			if (err != nil) != test.wantError {
 				t.Errorf("the start ended with %v, want an error: %v", err, test.wantError)
@@ -122,13 +122,13 @@ func TestReservedCPUsNeedNotBeThePools(t *testing.T) {
 // On a small host, pools and reserved CPUs may together be all of its CPUs.
 func TestEveryCPUMayBeReserved(t *testing.T) {
 	restarted(t, &fakeRuntime{})
-	host.static = true
-	current.Store(newNode(partition.Pools{"management": cpuset.New(0)}, cpuset.New(0, 1), cpuset.New(), cpuset.New(0, 1)))
-	t.Cleanup(func() { current.Store(nil) })
+	shim.host.static = true
+	shim.current.Store(newNode(partition.Pools{"management": cpuset.New(0)}, cpuset.New(0, 1), cpuset.New(), cpuset.New(0, 1)))
+	t.Cleanup(func() { shim.current.Store(nil) })
 	recorder := recordEvents(t)
-	observed.activePods = func() []*v1.Pod { return nil }
-	observed.state = newMemoryState(host.log)
-	current.Load().reportShared()
+	shim.observed.activePods = func() []*v1.Pod { return nil }
+	shim.observed.state = newMemoryState(shim.host.log)
+	shim.current.Load().reportShared()
 	expectEvent(t, recorder, "Warning NoSharedCPUs Every CPU is reserved: containers without exclusive CPUs run on the CPUs 1, which are in no pool")
 	config := &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}}
 	if PlaceContainer(ordinaryPod(), config); config.Linux.Resources.CpusetCpus != "1" {
@@ -140,12 +140,12 @@ func TestEveryCPUMayBeReserved(t *testing.T) {
 // free once the container has ended.
 func TestSharedContainersStayOffCPUsThatWereReservedLater(t *testing.T) {
 	restarted(t, &fakeRuntime{})
-	host.static, host.strict, host.online = true, true, cpuset.New(0, 1, 2, 3, 4, 5)
+	shim.host.static, shim.host.strict, shim.host.online = true, true, cpuset.New(0, 1, 2, 3, 4, 5)
 	// The pool is CPU 0, and 0-3 are reserved.
 	n := newNode(partition.Pools{"management": cpuset.New(0)}, cpuset.New(0, 1, 2, 3, 4, 5), cpuset.New(), cpuset.New(0, 1, 2, 3))
-	current.Store(n)
-	t.Cleanup(func() { current.Store(nil) })
-	observed.state = newMemoryState(host.log)
+	shim.current.Store(n)
+	t.Cleanup(func() { shim.current.Store(nil) })
+	shim.observed.state = newMemoryState(shim.host.log)
 	holder, sharing := withUID(ordinaryPod(), "holder"), withUID(ordinaryPod(), "sharing")
 	expect := func(what string, pod *v1.Pod, chosen, want cpuset.CPUSet) {
 		t.Helper()
@@ -157,11 +157,11 @@ func TestSharedContainersStayOffCPUsThatWereReservedLater(t *testing.T) {
 			t.Errorf("%s: the container starts on CPUs %s, want %s", what, config.Linux.Resources.CpusetCpus, want)
 		}
 	}
-	observed.state.SetCPUSet("holder", "c", cpuset.New(2))
+	shim.observed.state.SetCPUSet("holder", "c", cpuset.New(2))
 	expect("the holder", holder, cpuset.New(2), cpuset.New(2))
 	expect("with the holder", sharing, cpuset.New(4, 5), cpuset.New(4, 5))
 	expect("with the holder, and nothing left to share", sharing, cpuset.New(), cpuset.New(1, 3))
-	observed.state.Delete("holder", "c")
+	shim.observed.state.Delete("holder", "c")
 	expect("after the holder, whose CPU upstream shares", sharing, cpuset.New(2, 4, 5), cpuset.New(4, 5))
 	expect("after the holder, whose CPU is all that upstream shares", sharing, cpuset.New(2), cpuset.New(1, 2, 3))
 }
@@ -179,15 +179,15 @@ func TestSharedContainersStayOffCPUsThatAreOffline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cgroupFiles(t, test.v1, map[string]string{"": "0-4"})
 			restarted(t, &fakeRuntime{})
-			host.static, host.strict, host.online = true, true, cpuset.New(0, 1, 2, 3, 4)
-			n := newNode(management, host.online, cpuset.New(), cpuset.New())
-			current.Store(n)
-			t.Cleanup(func() { current.Store(nil) })
-			observed.state = newMemoryState(host.log)
+			shim.host.static, shim.host.strict, shim.host.online = true, true, cpuset.New(0, 1, 2, 3, 4)
+			n := newNode(management, shim.host.online, cpuset.New(), cpuset.New())
+			shim.current.Store(n)
+			t.Cleanup(func() { shim.current.Store(nil) })
+			shim.observed.state = newMemoryState(shim.host.log)
 			if got := n.unreserved(withUID(ordinaryPod(), "sharing"), "c", cpuset.New(3, 4, 5)); !got.Equals(test.want) {
 				t.Errorf("the container has CPUs %s, want %s", got, test.want)
 			}
-			observed.state.SetCPUSet("holder", "c", cpuset.New(5))
+			shim.observed.state.SetCPUSet("holder", "c", cpuset.New(5))
 			if got := n.unreserved(withUID(ordinaryPod(), "holder"), "c", cpuset.New(5)); !got.Equals(cpuset.New(5)) {
 				t.Errorf("the holder has CPUs %s, want 5", got)
 			}

@@ -48,15 +48,15 @@ func inVM(pod *v1.Pod) bool {
 // byPodCgroup reports whether a pod's cgroup is confined in place of its containers, which get
 // no cpuset.
 func byPodCgroup(pod *v1.Pod) bool {
-	return inVM(pod) && !host.static && host.podCgroups && !hierarchy().v1
+	return inVM(pod) && !shim.host.static && shim.host.podCgroups && !hierarchy().v1
 }
 
 // isOrdinarySandbox reports whether ordinarySandbox stands for the pod.
 func (n *node) isOrdinarySandbox(pod *v1.Pod) bool {
-	if n == nil || n.Pooled.IsEmpty() || pod.Spec.RuntimeClassName == nil || !host.podCgroups || hierarchy().v1 {
+	if n == nil || n.Pooled.IsEmpty() || pod.Spec.RuntimeClassName == nil || !shim.host.podCgroups || hierarchy().v1 {
 		return false
 	}
-	if host.static && qos.GetPodQOS(pod) == v1.PodQOSGuaranteed {
+	if shim.host.static && qos.GetPodQOS(pod) == v1.PodQOSGuaranteed {
 		return false
 	}
 	_, confined := n.pool(pod)

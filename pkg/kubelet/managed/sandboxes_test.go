@@ -80,7 +80,7 @@ func TestVirtualMachinesArePlacedByTheirPodsCgroup(t *testing.T) {
 			runtime := &fakeRuntime{}
 			restarted(t, runtime)
 			useClasses(t)
-			host.static, host.podCgroups = test.static, !test.noQOS
+			shim.host.static, shim.host.podCgroups = test.static, !test.noQOS
 			config := &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpusetCpus: test.chosen}}}
 			PlaceContainer(test.pod, config)
 			if got := config.Linux.Resources.CpusetCpus; got != test.container {
@@ -136,7 +136,7 @@ func TestPreviousContainersOfVirtualMachinesStayWithoutACpuset(t *testing.T) {
 			runtime := &fakeRuntime{linux: test.has}
 			restarted(t, runtime)
 			useClasses(t)
-			host.podCgroups, host.previous = true, previousKubelet{confined: true, sets: []cpuset.CPUSet{cpuset.New(3)}}
+			shim.host.podCgroups, shim.host.previous = true, previousKubelet{confined: true, sets: []cpuset.CPUSet{cpuset.New(3)}}
 			pod := vm(ordinaryPod())
 			if test.partitioned {
 				pod = vm(partitionedPod())
@@ -153,7 +153,7 @@ func TestPreviousContainersOfVirtualMachinesStayWithoutACpuset(t *testing.T) {
 		runtime := &fakeRuntime{err: errors.New("busy")}
 		restarted(t, runtime)
 		useClasses(t)
-		host.podCgroups = true
+		shim.host.podCgroups = true
 		pod := vm(partitionedPod())
 		reconcile(pod, runtime, cpuset.New())
 		runtime.err, runtime.linux = nil, right
@@ -188,10 +188,10 @@ func TestPreviousPodCgroupsOfVirtualMachinesFollowThePools(t *testing.T) {
 			}
 			restarted(t, &fakeRuntime{})
 			onlineFile(t, "0-3")
-			host.podCgroups, host.static, host.previous.confined = true, test.static, true
+			shim.host.podCgroups, shim.host.static, shim.host.previous.confined = true, test.static, true
 			pod, manager := vm(ordinaryPod()), &fakePodCgroups{}
-			observed.activePods, observed.ready = func() []*v1.Pod { return []*v1.Pod{pod} }, func() bool { return true }
-			if needs := !observed.noneNeedsRepair(); needs == test.v1 {
+			shim.observed.activePods, shim.observed.ready = func() []*v1.Pod { return []*v1.Pod{pod} }, func() bool { return true }
+			if needs := !shim.observed.noneNeedsRepair(); needs == test.v1 {
 				t.Errorf("before its first sync the record may go: %v", !needs)
 			}
 			for range 2 {
@@ -207,7 +207,7 @@ func TestPreviousPodCgroupsOfVirtualMachinesFollowThePools(t *testing.T) {
 			if written != test.written {
 				t.Errorf("upstream's manager is given the CPUs %q, want %q", written, test.written)
 			}
-			if !observed.noneNeedsRepair() {
+			if !shim.observed.noneNeedsRepair() {
 				t.Error("after its first sync the record may not go")
 			}
 		})

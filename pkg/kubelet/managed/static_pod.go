@@ -30,7 +30,7 @@ import (
 // and 5). It never refuses a pod: there is no client to answer, and a control plane must always
 // start.
 func PartitionStaticPod(pod *core.Pod) {
-	n := current.Load()
+	n := shim.current.Load()
 	if n == nil {
 		return
 	}
@@ -39,7 +39,7 @@ func PartitionStaticPod(pod *core.Pod) {
 	distinguish(pod, decision)
 	message := decision.Message()
 	if firstTime(pod, message) {
-		host.log.Error(nil, "Static pod runs as an ordinary pod", "pod", klog.KObj(pod), "reason", decision.Reason, "message", message)
+		shim.host.log.Error(nil, "Static pod runs as an ordinary pod", "pod", klog.KObj(pod), "reason", decision.Reason, "message", message)
 		staticPodsSkipped.WithLabelValues(string(decision.Reason)).Inc()
 		// The kubelet has not set the default namespace yet.
 		nodeEvent(v1.EventTypeWarning, partition.EventStaticPodNotPartitioned, "Static pod %s/%s: %s", cmp.Or(pod.Namespace, v1.NamespaceDefault), pod.Name, message)
@@ -53,19 +53,19 @@ const maxSkipped = 1000
 // firstTime reports whether a message about a static pod is new. The empty message forgets
 // the pod.
 func firstTime(pod *core.Pod, message string) bool {
-	observed.Lock()
-	defer observed.Unlock()
+	shim.observed.Lock()
+	defer shim.observed.Unlock()
 	key := pod.Namespace + "/" + pod.Name
 	if message == "" {
-		delete(observed.skipped, key)
+		delete(shim.observed.skipped, key)
 		return false
 	}
-	if observed.skipped[key] == message {
+	if shim.observed.skipped[key] == message {
 		return false
 	}
-	if observed.skipped == nil || len(observed.skipped) >= maxSkipped {
-		observed.skipped = map[string]string{}
+	if shim.observed.skipped == nil || len(shim.observed.skipped) >= maxSkipped {
+		shim.observed.skipped = map[string]string{}
 	}
-	observed.skipped[key] = message
+	shim.observed.skipped[key] = message
 	return true
 }

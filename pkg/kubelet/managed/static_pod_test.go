@@ -40,7 +40,7 @@ func TestStaticPodsArePartitionedAndNeverRefused(t *testing.T) {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {
-			t.Cleanup(func() { observed = observation{} })
+			t.Cleanup(func() { shim.observed = observation{} })
 			recorder := recordEvents(t)
 			staticPodsSkipped.Reset()
 			metav1.SetMetaDataAnnotation(&c.Pod.ObjectMeta, partition.WarningAnnotation, "old")
@@ -79,7 +79,7 @@ func TestStaticPodsArePartitionedAndNeverRefused(t *testing.T) {
 // The kubelet reads a manifest again and again.
 func TestSkippedStaticPodIsReportedOnce(t *testing.T) {
 	on(t, management)
-	t.Cleanup(func() { observed = observation{} })
+	t.Cleanup(func() { shim.observed = observation{} })
 	registerMetrics()
 	staticPodsSkipped.Reset()
 	recorder := recordEvents(t)

@@ -93,8 +93,8 @@ func prepare(pod *v1.Pod, container, containerID string, cpus cpuset.CPUSet) cpu
 	}
 	made, moves := 0, !cpus.Equals(noted(pod, container))
 	if !moves {
-		observed.forgetAttempts(pod.UID, container)
-	} else if made = observed.attempt(pod.UID, container, containerID, cpus); made == 0 {
+		shim.observed.forgetAttempts(pod.UID, container)
+	} else if made = shim.observed.attempt(pod.UID, container, containerID, cpus); made == 0 {
 		return cpuset.New()
 	}
 	err := fitContainer(pod, containerID, cpus, moves)
@@ -102,7 +102,7 @@ func prepare(pod *v1.Pod, container, containerID string, cpus cpuset.CPUSet) cpu
 		return cpuset.New()
 	}
 	if err != nil {
-		host.log.Error(err, "Cannot fit the cgroups of a container to its CPUs; trying again", "pod", klog.KObj(pod), "container", container, "containerID", containerID, "cpus", cpus.String(), "attempt", made)
+		shim.host.log.Error(err, "Cannot fit the cgroups of a container to its CPUs; trying again", "pod", klog.KObj(pod), "container", container, "containerID", containerID, "cpus", cpus.String(), "attempt", made)
 	}
 	if made == reportedAttempt {
 		reportUnmoved(pod, container, containerID, cpus, err)
@@ -118,13 +118,13 @@ func fitContainer(pod *v1.Pod, containerID string, cpus cpuset.CPUSet, moves boo
 	if !sets.v1 {
 		return nil
 	}
-	classes.Lock()
-	defer classes.Unlock()
-	if !moves && len(classes.narrowed) == 0 {
+	shim.classes.Lock()
+	defer shim.classes.Unlock()
+	if !moves && len(shim.classes.narrowed) == 0 {
 		return nil
 	}
 	path, found := sets.containerCgroup(pod, containerID)
-	if _, narrowed := classes.narrowed[path]; !found || !moves && !narrowed {
+	if _, narrowed := shim.classes.narrowed[path]; !found || !moves && !narrowed {
 		return nil
 	}
 	has, err := sets.cpus(path)
@@ -140,7 +140,7 @@ func fitContainer(pod *v1.Pod, containerID string, cpus cpuset.CPUSet, moves boo
 			return err
 		}
 	}
-	delete(classes.narrowed, path)
+	delete(shim.classes.narrowed, path)
 	return nil
 }
 
@@ -156,7 +156,7 @@ func reportUnmoved(pod *v1.Pod, container, containerID string, cpus cpuset.CPUSe
 	if cause != nil {
 		why = cause.Error()
 	}
-	host.log.Error(cause, "A container cannot be moved", "pod", klog.KObj(pod), "container", container, "containerID", containerID, "has", has.String(), "cpus", cpus.String())
+	shim.host.log.Error(cause, "A container cannot be moved", "pod", klog.KObj(pod), "container", container, "containerID", containerID, "has", has.String(), "cpus", cpus.String())
 	nodeEvent(v1.EventTypeWarning, partition.EventContainerNotMoved, "Container %s of pod %s/%s cannot be moved to the CPUs %q, and may still run on CPU %s (%s); attempts go on, ever less often; to end it, delete the pod",
 		container, pod.Namespace, pod.Name, cpus.String(), astray, why)
 }

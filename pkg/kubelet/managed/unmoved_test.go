@@ -64,10 +64,10 @@ func TestCgroupsBelowAContainerMoveBeforeIt(t *testing.T) {
 				onlineFile(t, test.online)
 			}
 			useClasses(t)
-			host.podCgroups, host.static, host.previous.confined = true, test.static != "", true
-			host.previous.sets = []cpuset.CPUSet{parse(t, test.noted)}
-			observed.state = newMemoryState(host.log)
-			observed.state.SetDefaultCPUSet(cpuset.New(2, 3))
+			shim.host.podCgroups, shim.host.static, shim.host.previous.confined = true, test.static != "", true
+			shim.host.previous.sets = []cpuset.CPUSet{parse(t, test.noted)}
+			shim.observed.state = newMemoryState(shim.host.log)
+			shim.observed.state.SetDefaultCPUSet(cpuset.New(2, 3))
 			pod := withUID(ordinaryPod(), "a")
 			if test.partitioned {
 				pod = withUID(partitionedPod(), "a")
@@ -86,17 +86,17 @@ func TestContainersGetBackWhatTheyLostForAMoment(t *testing.T) {
 	restarted(t, &fakeRuntime{linux: &runtimeapi.LinuxContainerResources{CpuShares: 2, CpusetCpus: "2-3"}})
 	onlineFile(t, "0-3")
 	useClasses(t)
-	host.podCgroups, host.static = true, true
-	observed.state = newMemoryState(host.log)
+	shim.host.podCgroups, shim.host.static = true, true
+	shim.observed.state = newMemoryState(shim.host.log)
 	pod := withUID(ordinaryPod(), "a")
 	for _, test := range []struct{ exclusive, want string }{{"", "2-3"}, {"3", "2"}, {"", "2-3"}} {
 		exclusive := parse(t, test.exclusive)
 		shared := cpuset.New(2, 3).Difference(exclusive)
-		observed.state.SetDefaultCPUSet(shared)
-		if observed.state.Delete("x", "c"); !exclusive.IsEmpty() {
-			observed.state.SetCPUSet("x", "c", exclusive)
+		shim.observed.state.SetDefaultCPUSet(shared)
+		if shim.observed.state.Delete("x", "c"); !exclusive.IsEmpty() {
+			shim.observed.state.SetCPUSet("x", "c", exclusive)
 		}
-		if err := classes.update(); err != nil {
+		if err := shim.classes.update(); err != nil {
 			t.Fatal(err)
 		}
 		if exclusive.IsEmpty() { // while it runs, the CPU manager does not look
@@ -106,7 +106,7 @@ func TestContainersGetBackWhatTheyLostForAMoment(t *testing.T) {
 		}
 		expectSets(t, map[string]string{"burstable/poda/id": test.want, "burstable/poda/id/docker": test.want})
 	}
-	if len(classes.narrowed) > 0 {
-		t.Errorf("in the end, %v are narrowed", classes.narrowed)
+	if len(shim.classes.narrowed) > 0 {
+		t.Errorf("in the end, %v are narrowed", shim.classes.narrowed)
 	}
 }

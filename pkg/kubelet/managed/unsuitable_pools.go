@@ -35,17 +35,17 @@ var cpuTopology = "/sys/devices/system/cpu"
 // reportUnsuitablePools reports pools that are valid and do not suit the host.
 func (n *node) reportUnsuitablePools() {
 	warn := func(reason, message string) {
-		host.log.Error(nil, message)
+		shim.host.log.Error(nil, message)
 		nodeEvent(v1.EventTypeWarning, reason, "%s", message)
 	}
-	isolated := n.pools.OnIsolated(host.isolated)
+	isolated := n.pools.OnIsolated(shim.host.isolated)
 	for _, workloadType := range slices.Sorted(maps.Keys(isolated)) {
 		warn(partition.EventPoolOnIsolated, partition.OnIsolatedMessage(workloadType, n.pools[workloadType], isolated[workloadType]))
 	}
-	if !host.static || !partition.GivesReservedAway(release) {
+	if !shim.host.static || !partition.GivesReservedAway(release) {
 		return
 	}
-	cores, sockets := physical(host.online)
+	cores, sockets := physical(shim.host.online)
 	if given := n.pools.GivenAway(n.Reserved, cores, sockets); !given.IsEmpty() {
 		warn(partition.EventPoolSplitsCore, partition.GivenAwayMessage(given))
 	}

@@ -46,8 +46,8 @@ func TestPoolsThatDoNotSuitTheHostAreReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			startedIn(t, t.TempDir())
-			host.log, _ = ktesting.NewTestContext(t)
-			host.online, host.static, host.isolated = cpuset.New(0, 1, 2, 3, 4, 5), test.policy == "static", parse(t, test.isolated)
+			shim.host.log, _ = ktesting.NewTestContext(t)
+			shim.host.online, shim.host.static, shim.host.isolated = cpuset.New(0, 1, 2, 3, 4, 5), test.policy == "static", parse(t, test.isolated)
 			before, of := release, cpuTopology
 			release, cpuTopology = test.release, t.TempDir()
 			t.Cleanup(func() { release, cpuTopology = before, of })
@@ -65,7 +65,7 @@ func TestPoolsThatDoNotSuitTheHostAreReported(t *testing.T) {
 				}
 			}
 			recorder := recordEvents(t)
-			newNode(partition.Pools{"management": test.pool}, host.online, host.isolated, test.pool).reportUnsuitablePools()
+			newNode(partition.Pools{"management": test.pool}, shim.host.online, shim.host.isolated, test.pool).reportUnsuitablePools()
 			expectEvent(t, recorder, test.wantEvent)
 			expectEvent(t, recorder, "")
 		})

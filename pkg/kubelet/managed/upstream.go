@@ -41,7 +41,7 @@ func callStart[F policyStart](start F, s state.State) error {
 	if start, ok := any(start).(func(state.State) error); ok {
 		return start(s)
 	}
-	return any(start).(func(klog.Logger, state.State) error)(host.log, s)
+	return any(start).(func(klog.Logger, state.State) error)(shim.host.log, s)
 }
 
 // reconcileState is the CPU manager's method of that name
@@ -116,7 +116,7 @@ func callSetPodCgroup[R any](manager any, pod *v1.Pod, config *R) error {
 	}
 	return manager.(interface {
 		SetPodCgroupConfig(logger klog.Logger, pod *v1.Pod, config *R) error
-	}).SetPodCgroupConfig(host.log, pod, config)
+	}).SetPodCgroupConfig(shim.host.log, pod, config)
 }
 
 // updateCgroups is UpdateCgroups of the QoS classes
@@ -129,7 +129,7 @@ func callUpdateCgroups[F updateCgroups](update F) error {
 	if update, ok := any(update).(func() error); ok {
 		return update()
 	}
-	return any(update).(func(klog.Logger) error)(host.log)
+	return any(update).(func(klog.Logger) error)(shim.host.log)
 }
 
 // callResourceConfigForPod calls upstream's ResourceConfigForPod
