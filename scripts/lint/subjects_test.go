@@ -52,3 +52,22 @@ func TestSubjectsBeginWithAnAreaOfTheList(t *testing.T) {
 		}
 	}
 }
+
+// TestReleaseNotesSayTheirEffect: make release would refuse the version.
+func TestReleaseNotesSayTheirEffect(t *testing.T) {
+	note := regexp.MustCompile(`^(action|changed|new|fixed): \S`)
+	log := exec.Command("git", "log", "--no-merges", "--format=%h%x1f%(trailers:key=Release-Note,valueonly,unfold,separator=%x1f)", checkedSince+"..HEAD")
+	log.Dir = root
+	output, err := log.Output()
+	if err != nil {
+		t.Skipf("this is not a git repository that has the commit %s", checkedSince)
+	}
+	for line := range strings.Lines(string(output)) {
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\x1f")
+		for _, text := range fields[1:] {
+			if text != "" && !note.MatchString(text) {
+				t.Errorf("%s: the trailer Release-Note is %q, want an effect (action, changed, new or fixed), a colon and a sentence", fields[0], text)
+			}
+		}
+	}
+}

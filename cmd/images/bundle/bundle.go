@@ -73,7 +73,11 @@ func (o Options) imagesOf(release string) string {
 // Check returns an error if there can be no bundle of this version: the version must be newer than
 // the last one, nothing uncommitted, and each release known. It does not look at what make builds.
 func Check(ctx context.Context, o Options) error {
-	if _, err := o.examine(ctx); err != nil {
+	s, err := o.examine(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := s.notesSince(ctx, o); err != nil {
 		return err
 	}
 	return disk.Replaceable(o.Dir(), changelogFile)
@@ -82,6 +86,10 @@ func Check(ctx context.Context, o Options) error {
 // Write writes the bundle. If it fails, nothing is left behind, and what was there before stays.
 func Write(ctx context.Context, o Options) error {
 	s, err := o.examine(ctx)
+	if err != nil {
+		return err
+	}
+	notes, err := s.notesSince(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -120,6 +128,9 @@ func Write(ctx context.Context, o Options) error {
 		}
 		if err := s.writeChangelog(ctx, o, filepath.Join(dir, changelogFile), binaries); err != nil {
 			return fmt.Errorf("%s: %w", changelogFile, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, notesFile), []byte(notes), 0o644); err != nil {
+			return err
 		}
 		o.Say("%s: checksums", o.Version)
 		return release.WriteSums(dir, o.Key)

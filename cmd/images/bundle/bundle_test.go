@@ -149,7 +149,7 @@ func unpack(t *testing.T, file string) (names []string) {
 func TestABundleHasAllThatAVersionConsistsOf(t *testing.T) {
 	p := newProject(t)
 	p.run("tag", "v0.1.0")
-	p.commit("kubelet: keep it")
+	p.commit("kubelet: keep it\n\nIt went.\n\nRelease-Note: fixed: A pool survives a restart\n of the kubelet.\nRelease-Note: action: Restart kubelets.")
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -179,6 +179,16 @@ func TestABundleHasAllThatAVersionConsistsOf(t *testing.T) {
 	for _, want := range []string{"# v0.2.0\n\n2026-11-23, commit " + p.run("rev-parse", "HEAD"), "| v1.36.4 | v1.36.4+wp.1234567 |\n\nChanges since v0.1.0:\n\n## kubelet\n\n- keep it (" + p.run("rev-parse", "--short=10", "HEAD") + ")\n"} {
 		if !strings.Contains(string(changelog), want) {
 			t.Errorf("the changelog is\n%s\nand lacks\n%s", changelog, want)
+		}
+	}
+	notes, err := os.ReadFile(filepath.Join(p.Dir(), notesFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := p.run("rev-parse", "--short=10", "HEAD")
+	for _, want := range []string{"## What you must do\n\n- Restart kubelets. (" + short + ")\n", "- A pool survives a restart of the kubelet. (" + short + ")\n"} {
+		if !strings.Contains(string(notes), want) {
+			t.Errorf("the notes are\n%s\nand lack\n%s", notes, want)
 		}
 	}
 	const mode, prefix = "-rw-r--r-- ", "-rw-r--r-- workload-partitioning-v0.2.0/"
@@ -390,6 +400,10 @@ func TestABundleThatFailsLeavesThePreviousOne(t *testing.T) {
 		{"no table of areas", "CHANGELOG.md: CONTRIBUTING.md lacks the table of areas", func(p *project) {
 			p.write("CONTRIBUTING.md", "")
 			p.commit("docs: less")
+			p.images("v1.37.0", "v1.36.4")
+		}},
+		{"a note of an unknown effect", `trailer "Release-Note: maybe: something": want "Release-Note: EFFECT: a sentence"`, func(p *project) {
+			p.commit("docs: say it\n\nRelease-Note: maybe: something")
 			p.images("v1.37.0", "v1.36.4")
 		}},
 		{"no documentation", "docs.tar.gz: git in ", func(p *project) {

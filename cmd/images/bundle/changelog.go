@@ -91,11 +91,7 @@ func (s source) writeChangelog(ctx context.Context, o Options, file string, bina
 	if err != nil {
 		return err
 	}
-	revisions := s.commit
-	if s.previous != "" {
-		revisions = s.previous + ".." + s.commit
-	}
-	log, err := o.output(ctx, "-c", "log.showSignature=false", "log", "--reverse", "--no-merges", "--abbrev=10", "--format=%h %s", revisions)
+	log, err := o.output(ctx, "-c", "log.showSignature=false", "log", "--reverse", "--no-merges", "--abbrev=10", "--format=%h %s", s.since())
 	if err != nil {
 		return err
 	}
