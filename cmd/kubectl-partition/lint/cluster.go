@@ -38,7 +38,7 @@ func (l *linter) namespace(o *object) error {
 		case stale:
 			l.find(o, staleAnnotation, Warning, fmt.Sprintf("the annotation %s is of an early draft and does nothing; a namespace allows the type with %s: %s", key, partition.AllowedAnnotation, workloadType), nil, path...)
 		default:
-			l.unknown(o, key, nil)
+			l.unknown(o, key, path)
 		}
 	}
 	return nil
@@ -162,5 +162,5 @@ func (l *linter) unknown(o *object, key string, path []string) {
 	if known(key) || (!inDomain(key) && !strings.HasPrefix(key, draftResources)) {
 		return
 	}
-	l.find(o, unknownAnnotation, Warning, fmt.Sprintf("there is no annotation %s, so it does nothing", key), nil, annotationPath(path, key)...)
+	l.find(o, unknownAnnotation, Warning, fmt.Sprintf("there is no annotation %s, so it does nothing", key), nil, path...)
 }

@@ -225,7 +225,10 @@ func (l *linter) identify(o *object) (usable bool, err error) {
 	if o.Kind != "Namespace" {
 		o.Namespace = cmp.Or(named.Metadata.Namespace, l.Options.Namespace)
 	}
-	usable = l.hasStrings(o, o.json) && l.hasStrings(o, o.templateJSON(), templates[o.Kind].path...)
+	usable = l.hasStrings(o, o.json, func(key string) []string { return annotationPath(nil, key) })
+	if usable && o.isWorkload() && len(o.pods.metadata) > 1 {
+		usable = l.hasStrings(o, o.templateJSON(), o.annotation)
+	}
 	if !usable {
 		return false, nil
 	}
@@ -240,7 +243,7 @@ func (l *linter) identify(o *object) (usable bool, err error) {
 
 // hasStrings reports whether the annotations of ours are strings. An object in braces is the
 // usual mistake, and kube-apiserver's error names no line.
-func (l *linter) hasStrings(o *object, data json.RawMessage, path ...string) bool {
+func (l *linter) hasStrings(o *object, data json.RawMessage, path func(key string) []string) bool {
 	var loose struct {
 		Metadata struct {
 			Annotations map[string]json.RawMessage `json:"annotations"`
@@ -253,7 +256,7 @@ func (l *linter) hasStrings(o *object, data json.RawMessage, path ...string) boo
 	for _, key := range slices.Sorted(maps.Keys(loose.Metadata.Annotations)) {
 		if value := loose.Metadata.Annotations[key]; inDomain(key) && value[0] != '"' && string(value) != "null" {
 			ok = false
-			l.find(o, notAString, Error, fmt.Sprintf("the value of the annotation %s is %s, but must be a string: put it in quotes", key, abbreviate(string(value))), nil, annotationPath(path, key)...)
+			l.find(o, notAString, Error, fmt.Sprintf("the value of the annotation %s is %s, but must be a string: put it in quotes", key, abbreviate(string(value))), nil, path(key)...)
 		}
 	}
 	return ok

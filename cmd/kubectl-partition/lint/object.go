@@ -44,6 +44,34 @@ type object struct {
 	json json.RawMessage
 	// path leads to the object in its document.
 	path []string
+	// pods says where in the object the pods are; nil if it has none.
+	pods *podPath
+}
+
+// podPath says where an object has its pods.
+type podPath struct {
+	// template leads to a pod template, and metadata to the metadata of the pods.
+	template, metadata []string
+	// main is the container that the resources of the object are for, of a kind that has no template but only the pods'
+	// metadata.
+	main string
+	// further: an earlier template of the same object has told what is about the object.
+	further bool
+}
+
+// templateAt is where a pod template is.
+func templateAt(path []string) *podPath {
+	return &podPath{template: path, metadata: append(path[:len(path):len(path)], "metadata")}
+}
+
+// annotation returns the path of an annotation of the object's pods.
+func (o *object) annotation(key string) []string {
+	return append(o.pods.metadata[:len(o.pods.metadata):len(o.pods.metadata)], "annotations", key)
+}
+
+// inTemplate returns the path of what is in the object's pod template.
+func (o *object) inTemplate(path ...string) []string {
+	return append(o.pods.template[:len(o.pods.template):len(o.pods.template)], path...)
 }
 
 // templates says where kinds have their pod template, and which groups these kinds are in.
@@ -119,13 +147,19 @@ func (d *document) collect(data json.RawMessage, path []string, of head) ([]*obj
 	}
 	group, _ := schema.ParseGroupVersion(h.APIVersion)
 	o := &object{Object: Object{Kind: h.Kind}, group: group.Group, document: d, json: data, path: path}
-	if !o.isWorkload() && !others[schema.GroupKind{Group: o.group, Kind: o.Kind}] {
+	switch {
+	case isWorkload(o.group, o.Kind):
+		o.pods = templateAt(templates[o.Kind].path)
+	case others[schema.GroupKind{Group: o.group, Kind: o.Kind}]:
+	case o.Kind == "" || h.APIVersion == "":
 		return nil, nil
+	default:
+		return d.foreign(o)
 	}
 	return []*object{o}, nil
 }
 
-func (o *object) isWorkload() bool { return isWorkload(o.group, o.Kind) }
+func (o *object) isWorkload() bool { return o.pods != nil }
 
 func isWorkload(group, kind string) bool {
 	return slices.Contains(templates[kind].groups, group)
@@ -143,13 +177,27 @@ func (o *object) read(into any) error {
 // templateJSON returns the workload's pod template, and what is empty if it has none. A pod is
 // its own.
 func (o *object) templateJSON() json.RawMessage {
-	data := o.json
-	for _, key := range templates[o.Kind].path {
+	if o.pods == nil {
+		return o.json
+	}
+	if o.pods.main != "" {
+		return o.podsJSON()
+	}
+	return below(o.json, o.pods.template)
+}
+
+// below returns what a path leads to, and what is empty if there is nothing.
+func below(data json.RawMessage, path []string) json.RawMessage {
+	for _, key := range path {
 		var fields map[string]json.RawMessage
-		if err := json.Unmarshal(data, &fields); err != nil || fields[key] == nil {
+		var elements []json.RawMessage
+		if i, err := strconv.Atoi(key); err == nil && json.Unmarshal(data, &elements) == nil && i < len(elements) {
+			data = elements[i]
+		} else if json.Unmarshal(data, &fields) == nil && fields[key] != nil {
+			data = fields[key]
+		} else {
 			return json.RawMessage("{}")
 		}
-		data = fields[key]
 	}
 	return data
 }
@@ -190,7 +238,7 @@ func (o *object) badQuantity(template json.RawMessage) error {
 				for _, name := range slices.Sorted(maps.Keys(c.Resources[list])) {
 					value := fmt.Sprint(c.Resources[list][name])
 					if _, err := resource.ParseQuantity(value); err != nil {
-						path := append(templates[o.Kind].path[:len(templates[o.Kind].path):len(templates[o.Kind].path)], "spec", field, strconv.Itoa(i), "resources", list, name)
+						path := o.inTemplate("spec", field, strconv.Itoa(i), "resources", list, name)
 						file, line := o.at(path...)
 						return Problem{File: file, Line: line, Message: fmt.Sprintf("%s: %s: %q is not a quantity: %v", o.Object, strings.Join(path, "."), value, err)}
 					}

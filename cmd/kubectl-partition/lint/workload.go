@@ -36,23 +36,22 @@ func (l *linter) workload(o *object) error {
 		return err
 	}
 	l.report.Workloads++
-	path := templates[o.Kind].path
 	if l.wasSkipped(o) {
 		return nil
 	}
-	if len(path) > 0 {
+	if len(o.pods.metadata) > 1 && !o.pods.further {
 		l.aboveTemplate(o)
 	}
-	stale := l.annotations(o, template, path)
+	stale := l.annotations(o, template)
 
 	asks := targets(template.Annotations)
 	if len(asks) > 0 {
 		l.report.Asking++
 	}
-	at := append(path[:len(path):len(path)], "metadata")
+	at := o.pods.metadata
 	switch {
 	case len(asks) == 1:
-		at = annotationPath(path, cmp.Or(stale, asks[0]))
+		at = o.annotation(cmp.Or(stale, asks[0]))
 		if l.Require != "" && l.requires(o) && asks[0] != partition.TargetAnnotation(l.Require) {
 			l.find(o, targetMissing, Error, fmt.Sprintf("it must ask for the workload type %q, and asks for %q", l.Require, strings.TrimPrefix(asks[0], partition.TargetPrefix)), nil, at...)
 		}
@@ -61,7 +60,7 @@ func (l *linter) workload(o *object) error {
 		target := partition.Target{Type: l.Require, Effect: partition.Preferred}
 		metav1.SetMetaDataAnnotation(&template.ObjectMeta, partition.TargetAnnotation(l.Require), target.AnnotationValue())
 		l.find(o, targetMissing, Error, fmt.Sprintf("it does not ask for the workload type %q; annotate its pods with %s", l.Require, partition.TargetAnnotation(l.Require)),
-			[]change{{object: o, path: annotationPath(path, partition.TargetAnnotation(l.Require)), value: softValue}}, at...)
+			[]change{{object: o, path: o.annotation(partition.TargetAnnotation(l.Require)), value: softValue}}, at...)
 	}
 	return l.decide(o, template, at)
 }
@@ -127,11 +126,11 @@ func (l *linter) aboveTemplate(o *object) {
 		_, stale := staleType(key, o.metadata.Annotations[key])
 		switch {
 		case stale || strings.HasPrefix(key, partition.TargetPrefix):
-			l.find(o, misplacedAnnotation, Warning, fmt.Sprintf("the annotation %s does nothing here; it belongs on the pod template, %s.metadata.annotations", key, strings.Join(templates[o.Kind].path, ".")), nil, annotationPath(nil, key)...)
+			l.find(o, misplacedAnnotation, Warning, fmt.Sprintf("the annotation %s does nothing here; it belongs on the pod template, %s.annotations", key, strings.Join(o.pods.metadata, ".")), nil, annotationPath(nil, key)...)
 		case key == partition.AllowedAnnotation:
 			l.find(o, misplacedAnnotation, Warning, fmt.Sprintf("the annotation %s does nothing here; it belongs on the namespace", key), nil, annotationPath(nil, key)...)
 		default:
-			l.unknown(o, key, nil)
+			l.unknown(o, key, annotationPath(nil, key))
 		}
 	}
 }
@@ -139,11 +138,11 @@ func (l *linter) aboveTemplate(o *object) {
 // annotations finds annotations of a pod that do not mean what their author meant. One of an
 // early draft counts as the target, from here on, if there is no other and its value is that
 // of a target; then it returns its key.
-func (l *linter) annotations(o *object, template *v1.PodTemplateSpec, path []string) (counts string) {
+func (l *linter) annotations(o *object, template *v1.PodTemplateSpec) (counts string) {
 	fromFile := o.document.source.Name != ""
 	several := targets(template.Annotations)
 	for _, key := range slices.Sorted(maps.Keys(template.Annotations)) {
-		at := annotationPath(path, key)
+		at := o.annotation(key)
 		workloadType, stale := staleType(key, template.Annotations[key])
 		switch {
 		case stale:
@@ -162,7 +161,7 @@ func (l *linter) annotations(o *object, template *v1.PodTemplateSpec, path []str
 		case fromFile && key == partition.WarningAnnotation:
 			l.find(o, overwritten, Warning, fmt.Sprintf("the annotation %s will be removed: only admission writes it", key), nil, at...)
 		default:
-			l.unknown(o, key, path)
+			l.unknown(o, key, at)
 		}
 	}
 	return counts
@@ -288,7 +287,7 @@ func (l *linter) overwritten(o *object, pod *v1.Pod, result simulate.Result) {
 			continue
 		}
 		becomes, stays := result.Pod.Annotations[key]
-		switch at := annotationPath(templates[o.Kind].path, key); {
+		switch at := o.annotation(key); {
 		case !stays:
 			l.find(o, overwritten, Warning, fmt.Sprintf("the annotation %s will be removed", key), nil, at...)
 		case becomes != pod.Annotations[key]:
@@ -326,7 +325,7 @@ func (l *linter) lost(o *object, pod *v1.Pod, target partition.Target) {
 					if quantity.IsZero() || name == cores || !(isCores || name == v1.ResourceCPU) || !(hasRequest || hasLimit) {
 						continue
 					}
-					path := append(templates[o.Kind].path[:len(templates[o.Kind].path):len(templates[o.Kind].path)], "spec", of.field, fmt.Sprint(i), "resources", list.field, string(name))
+					path := o.inTemplate("spec", of.field, fmt.Sprint(i), "resources", list.field, string(name))
 					l.find(o, requestLost, Warning, fmt.Sprintf("container %q: %s.%s of %s will be lost, since the container has %s", c.Name, list.field, name, quantity.String(), cores), nil, path...)
 				}
 			}

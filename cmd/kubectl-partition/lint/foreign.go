@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// deepest is how far down a pod template is looked for.
+const deepest = 20
+
+// foreign returns an object of a kind that is not Kubernetes' own once for each of its pod templates, and the objects
+// that it has inside, such as a Template of OpenShift. The error is that of such an object.
+func (d *document) foreign(o *object) (objects []*object, err error) {
+	if pods := podsOfPrometheus(o); pods != nil {
+		o.pods = pods
+		return []*object{o}, nil
+	}
+	var walk func(value any, path []string) error
+	walk = func(value any, path []string) error {
+		if len(path) > deepest {
+			return nil
+		}
+		switch value := value.(type) {
+		case []any:
+			for i := range value {
+				if err := walk(value[i], append(path[:len(path):len(path)], strconv.Itoa(i))); err != nil {
+					return err
+				}
+			}
+		case map[string]any:
+			if isObject(value) && len(path) > 0 {
+				found, err := d.collect(below(o.json, path), append(o.path[:len(o.path):len(o.path)], path...), head{})
+				objects = append(objects, found...)
+				return err
+			}
+			if isTemplate(value) && len(path) > 0 {
+				found := *o
+				found.pods = templateAt(path)
+				found.pods.further = slices.ContainsFunc(objects, func(earlier *object) bool { return slices.Equal(earlier.path, o.path) })
+				objects = append(objects, &found)
+				return nil
+			}
+			for _, key := range slices.Sorted(maps.Keys(value)) {
+				// Nobody runs what is in a status.
+				if len(path) == 0 && (key == "metadata" || key == "status") {
+					continue
+				}
+				if err := walk(value[key], append(path[:len(path):len(path)], key)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	var whole any
+	if json.Unmarshal(o.json, &whole) != nil {
+		return nil, nil
+	}
+	err = walk(whole, nil)
+	return objects, err
+}
+
+// isObject reports whether a mapping is an object of the API.
+func isObject(value map[string]any) bool {
+	kind, _ := value["kind"].(string)
+	version, _ := value["apiVersion"].(string)
+	_, hasMetadata := value["metadata"].(map[string]any)
+	return kind != "" && version != "" && hasMetadata
+}
+
+// isTemplate reports whether a mapping is a pod template: it has a spec with containers, each of which has a name.
+func isTemplate(value map[string]any) bool {
+	spec, ok := value["spec"].(map[string]any)
+	if !ok {
+		return false
+	}
+	containers, ok := spec["containers"].([]any)
+	return ok && len(containers) > 0 && !slices.ContainsFunc(containers, func(container any) bool {
+		fields, ok := container.(map[string]any)
+		name, _ := fields["name"].(string)
+		return !ok || name == ""
+	})
+}
+
+// prometheusKinds are the kinds of the Prometheus operator that have pods, with the container that the field resources
+// of their spec is for (its API reference; podMetadata has the pods' annotations).
+var prometheusKinds = map[string]string{"Prometheus": "prometheus", "PrometheusAgent": "prometheus", "Alertmanager": "alertmanager", "ThanosRuler": "thanos-ruler"}
+
+func podsOfPrometheus(o *object) *podPath {
+	main, ok := prometheusKinds[o.Kind]
+	if !ok || o.group != "monitoring.coreos.com" {
+		return nil
+	}
+	return &podPath{main: main, metadata: []string{"spec", "podMetadata"}}
+}
+
+// podsJSON returns a pod template of an object that has only the metadata of its pods, and some of what is in their
+// containers. The operator adds the rest.
+func (o *object) podsJSON() json.RawMessage {
+	var spec map[string]any
+	if json.Unmarshal(below(o.json, []string{"spec"}), &spec) != nil {
+		return json.RawMessage("{}")
+	}
+	main := map[string]any{"name": o.pods.main, "resources": spec["resources"]}
+	containers := []any{main}
+	further, _ := spec["containers"].([]any)
+	for _, container := range further {
+		// One of this name changes the operator's.
+		if fields, ok := container.(map[string]any); ok && fields["name"] == o.pods.main {
+			maps.Copy(main, fields)
+		} else {
+			containers = append(containers, container)
+		}
+	}
+	template, err := json.Marshal(map[string]any{"metadata": spec["podMetadata"], "spec": map[string]any{"containers": containers}})
+	if err != nil {
+		panic(err) // it was JSON
+	}
+	return template
+}
