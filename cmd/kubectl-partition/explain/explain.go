@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/crio"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
 	"workload.openshift.io/kubernetes/node/reported"
@@ -34,6 +35,8 @@ type Cluster struct {
 	// Status has the types and the nodes. Nil means that nothing is known of them: every type
 	// is active then, and no node has room.
 	Status *status.Status
+	// Runtime is the container runtime of the pod's node, as in its status; empty is unknown.
+	Runtime string
 }
 
 // Explanation is what is to be said of a pod, or of the pods of a workload.
@@ -55,6 +58,8 @@ type Explanation struct {
 	Why string `json:"why,omitempty"`
 	// Change is what to do to have the pod partitioned.
 	Change []string `json:"change,omitempty"`
+	// Runtime says what becomes of annotations that the container runtime reads for the pod's CPUs.
+	Runtime []string `json:"runtime,omitempty"`
 	// Containers are those of a partitioned pod, with what they originally asked for.
 	Containers []Container `json:"containers,omitempty"`
 	// CoresMillicores is what a partitioned pod requests of a node's cores.
@@ -112,6 +117,21 @@ func NamespaceOf(object runtime.Object) string {
 
 // Pod explains a pod that exists.
 func Pod(pod *v1.Pod, cluster Cluster) (*Explanation, error) {
+	e, err := existing(pod, cluster)
+	if e != nil {
+		e.runtime(pod, cluster.Runtime)
+	}
+	return e, err
+}
+
+// runtime says what becomes of the annotations that a runtime reads, once the outcome is known.
+func (e *Explanation) runtime(pod *v1.Pod, runtime string) {
+	for _, annotation := range crio.Annotations(pod, e.Outcome == partition.Partitioned, runtime) {
+		e.Runtime = append(e.Runtime, annotation.Key+" "+annotation.Text)
+	}
+}
+
+func existing(pod *v1.Pod, cluster Cluster) (*Explanation, error) {
 	e := &Explanation{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, Ended: status.Ended(pod)}
 	target, errs := partition.ParseTarget(pod.Annotations)
 	if workloadType, ok := reported.PartitionedType(pod); ok {
@@ -230,6 +250,7 @@ func Template(object runtime.Object, cluster Cluster) (*Explanation, error) {
 		return nil, err
 	}
 	e.simulated(result)
+	defer func() { e.runtime(&v1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}, "") }()
 	switch server := cluster.withoutPlugin(); {
 	case server != "" && (e.Type != "" || e.Reason != partition.NoReason):
 		e.Outcome, e.Reason = partition.Ordinary, partition.NoReason
@@ -258,6 +279,7 @@ func StaticPod(pod *v1.Pod, cluster Cluster) (*Explanation, error) {
 		e.partitioned(result.Pod, cluster)
 		e.Room = nil
 	}
+	e.runtime(pod, cluster.Runtime)
 	return e, nil
 }
 

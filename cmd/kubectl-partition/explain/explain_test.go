@@ -206,23 +206,23 @@ func TestWorkloadsAreSimulated(t *testing.T) {
 		cluster Cluster
 		want    Explanation
 	}{
-		"a Deployment whose pods have room": {deployment(asking("cpu=400m memory=1Mi", "cpu=500m")), Cluster{simulate.Namespace{Annotations: allowed}, active}, Explanation{
+		"a Deployment whose pods have room": {deployment(asking("cpu=400m memory=1Mi", "cpu=500m")), Cluster{Namespace: simulate.Namespace{Annotations: allowed}, Status: active}, Explanation{
 			Kind: "Deployment", Name: "web", Effect: partition.Preferred, Outcome: partition.Partitioned,
 			Containers: []Container{{"c", 400, 500}}, CoresMillicores: 400, Room: []Room{{"free", 8000, true}, {"full", 100, false}}}},
-		"a Deployment whose pods have none": {deployment(large), Cluster{simulate.Namespace{Annotations: allowed}, active}, Explanation{
+		"a Deployment whose pods have none": {deployment(large), Cluster{Namespace: simulate.Namespace{Annotations: allowed}, Status: active}, Explanation{
 			Kind: "Deployment", Name: "web", Effect: partition.Preferred, Outcome: partition.Partitioned,
 			Containers: []Container{{"c", 9000, 0}}, CoresMillicores: 9000, Room: []Room{{"free", 8000, false}, {"full", 100, false}}}},
 		"a manifest, of a cluster of which nothing is known": {asking("cpu=400m memory=1Mi", ""), Cluster{}, Explanation{
 			Kind: "Pod", Name: "p", Effect: partition.Preferred, Outcome: partition.Partitioned, Containers: []Container{{"c", 400, 0}}, CoresMillicores: 400}},
-		"a hard pod in a namespace that allows other types": {hard, Cluster{simulate.Namespace{Annotations: map[string]string{partition.AllowedAnnotation: "infra"}}, active}, Explanation{
+		"a hard pod in a namespace that allows other types": {hard, Cluster{Namespace: simulate.Namespace{Annotations: map[string]string{partition.AllowedAnnotation: "infra"}}, Status: active}, Explanation{
 			Kind: "Pod", Name: "p", Effect: partition.Required, Outcome: partition.Refused, Reason: partition.ReasonNamespaceOtherTypes,
 			Why:    `workload type "management" refused: the namespace's annotation workload.openshift.io/allowed does not list it`,
 			Change: []string{"kubectl annotate --overwrite namespace a workload.openshift.io/allowed=infra,management"}}},
-		"a namespace whose annotation has what a shell would run": {hard, Cluster{simulate.Namespace{Annotations: map[string]string{partition.AllowedAnnotation: "infra, $(id), a b,`id`"}}, active}, Explanation{
+		"a namespace whose annotation has what a shell would run": {hard, Cluster{Namespace: simulate.Namespace{Annotations: map[string]string{partition.AllowedAnnotation: "infra, $(id), a b,`id`"}}, Status: active}, Explanation{
 			Kind: "Pod", Name: "p", Effect: partition.Required, Outcome: partition.Refused, Reason: partition.ReasonNamespaceOtherTypes,
 			Why:    `workload type "management" refused: the namespace's annotation workload.openshift.io/allowed does not list it`,
 			Change: []string{"kubectl annotate --overwrite namespace a workload.openshift.io/allowed=infra,management"}}},
-		"a hard pod where kube-apiserver has no plugin": {hard, Cluster{simulate.Namespace{Annotations: allowed}, without}, Explanation{
+		"a hard pod where kube-apiserver has no plugin": {hard, Cluster{Namespace: simulate.Namespace{Annotations: allowed}, Status: without}, Explanation{
 			Kind: "Pod", Name: "p", Effect: partition.Required, Outcome: partition.Ordinary,
 			Why:    "kube-apiserver https://192.0.2.1 has no admission plugin, so the pod stays as it is",
 			Change: []string{"run kube-apiserver https://192.0.2.1 with the admission plugin; kubectl partition status shows whether it has it"}}},
@@ -240,5 +240,19 @@ func TestWorkloadsAreSimulated(t *testing.T) {
 	}
 	if got, err := Template(&v1.ConfigMap{}, Cluster{}); got != nil || err != nil {
 		t.Errorf("an object without pods: %+v, %v", got, err)
+	}
+}
+
+func TestAnnotationsOfTheRuntimeAreExplained(t *testing.T) {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ours", Name: "app", Annotations: map[string]string{"cpu-quota.crio.io": "disable"}}}
+	pod.Spec.NodeName = "n1"
+	for runtime, want := range map[string]string{"containerd://2.4.2": "the runtime of the node is containerd://2.4.2", "cri-o://1.37.0": "whole CPUs"} {
+		e, err := Pod(pod, Cluster{Runtime: runtime})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(e.Runtime) != 1 || !strings.Contains(e.Runtime[0], want) || !e.Well() {
+			t.Errorf("on %s it is %q, want %q", runtime, e.Runtime, want)
+		}
 	}
 }

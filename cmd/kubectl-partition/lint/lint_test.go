@@ -127,6 +127,7 @@ func TestFindings(t *testing.T) {
 		message string
 	}{
 		"a Deployment that will be partitioned":         {text: documents(allowed, deployment(asks, burstable))},
+		"an annotation that CRI-O reads for other pods": {text: documents(allowed, deployment(asks+`, irq-load-balancing.crio.io: disable`, burstable)), want: []string{"17 runtime_annotation_idle warning"}, message: "a partitioned pod is none"},
 		"a workload that does not ask":                  {text: documents(plain, deployment("", burstable))},
 		"a workload whose namespace is not known":       {text: deployment(asks, burstable)},
 		"kinds that have nothing to do with pods":       {text: "apiVersion: example.com/v1\nkind: Deployment\nspec: {template: {metadata: {annotations: {" + asks + "}}}}\n---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n---\n- a list\n---\njust text\n"},

@@ -51,6 +51,7 @@ const (
 	allowedUnbounded     = "allowed_without_quota"
 	staticPodHardEffect  = "static_pod_hard_effect"
 	noPlugin             = "no_plugin"
+	idleForRuntime       = "runtime_annotation_idle"
 	unusedIgnore         = "unused_ignore"
 	namespaceUnannotated = string(partition.ReasonNamespaceNotAnnotated)
 )
@@ -73,6 +74,7 @@ var ownRules = []Rule{
 	{ID: allowedUnbounded, Condition: "a namespace allows a type, and no ResourceQuota there bounds the type's cores: its pods may request all cores of a node, and thereby as much weight", Remedy: "Bound `requests.TYPE.workload.openshift.io/cores` by a ResourceQuota."},
 	{ID: staticPodHardEffect, Condition: "a static pod has the effect `RequiredDuringScheduling`, which refuses no static pod", Remedy: "Watch the Event StaticPodNotPartitioned instead."},
 	{ID: noPlugin, Condition: "a pod of a cluster asks, and kube-apiserver has no admission plugin (`--live`)", Remedy: "Run a kube-apiserver with the plugin, and create the pod again."},
+	{ID: idleForRuntime, Condition: "an annotation of CRI-O for low latency, such as `irq-load-balancing.crio.io`, does nothing for such a pod", Remedy: "Remove it, or give the pod what the message names."},
 	{ID: unusedIgnore, Condition: "an entry of the ignore file matches no finding", Remedy: "Remove the entry."},
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	resourcehelper "k8s.io/component-helpers/resource"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/crio"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
 	"workload.openshift.io/partition"
 )
@@ -197,6 +198,11 @@ func (l *linter) decide(o *object, template *v1.PodTemplateSpec, at []string) er
 		return Problem{File: file, Line: line, Message: fmt.Sprintf("%s: %v", o.Object, err)}
 	}
 	l.decided(o, pod, result, at)
+	for _, annotation := range crio.Annotations(pod, result.Decision.Outcome == partition.Partitioned, "") {
+		if annotation.Idle {
+			l.find(o, idleForRuntime, Warning, fmt.Sprintf("the annotation %s %s", annotation.Key, annotation.Text), nil, o.annotation(annotation.Key)...)
+		}
+	}
 	if asks {
 		l.overwritten(o, pod, result)
 	}

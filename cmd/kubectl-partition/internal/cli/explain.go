@@ -23,6 +23,7 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/crio"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/explain"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
@@ -258,9 +259,28 @@ func (e *explainOptions) explain(ctx context.Context, object runtime.Object, fro
 	}
 	about := explain.Cluster{Namespace: namespace, Status: e.status}
 	if pod, ok := object.(*v1.Pod); ok && !fromFile {
+		var err error
+		if about.Runtime, err = e.runtime(ctx, pod); err != nil {
+			return nil, err
+		}
 		return explain.Pod(pod, about)
 	}
 	return explain.Template(object, about)
+}
+
+// runtime returns the container runtime of a pod's node, if the pod has annotations that one reads.
+func (e *explainOptions) runtime(ctx context.Context, pod *v1.Pod) (string, error) {
+	if pod.Spec.NodeName == "" || len(crio.Annotations(pod, false, "")) == 0 {
+		return "", nil
+	}
+	node, err := e.client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
+	if err := status.Note(&e.unknown, "get nodes, of the name "+pod.Spec.NodeName, "which container runtime the node has", err); err != nil {
+		return "", err
+	}
+	if err != nil {
+		return "", nil
+	}
+	return node.Status.NodeInfo.ContainerRuntimeVersion, nil
 }
 
 // namespacesOf returns what objects say of namespaces, by name.
@@ -332,6 +352,9 @@ func printExplanation(w io.Writer, e *explain.Explanation, most int) {
 	}
 	for _, change := range e.Change {
 		line("Change", "%s", change)
+	}
+	for _, annotation := range e.Runtime {
+		line("Runtime", "%s", annotation)
 	}
 	for _, c := range e.Containers {
 		text := "no request"
