@@ -20,12 +20,10 @@ import (
 	"workload.openshift.io/operators/internal/testenv"
 )
 
-// newClusterAPIWorld is newWorld with a MachineDeployment, and Cluster API's own controllers of
-// MachineDeployments and MachineSets. The test plays the controller of Machines.
-func newClusterAPIWorld(t testing.TB, replicas, minimum int) *world {
+// installClusterAPI installs its CRDs, from the module that the test's controllers are of, and those of an infrastructure.
+func (w *world) installClusterAPI() {
+	t := w.t
 	t.Helper()
-	program := asset(t, "TEST_ASSET_CLUSTER_API", "")
-	w := &world{companiontest.Install(t, Name), t, MachineDeployment, "cluster.x-k8s.io/v1beta2"}
 	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
 	list.Dir = filepath.Join(testenv.Module(), "test", "clusterapi")
 	out, err := list.Output()
@@ -63,6 +61,15 @@ func newClusterAPIWorld(t testing.TB, replicas, minimum int) *world {
 	if _, err := envtest.InstallCRDs(w.Config, envtest.CRDInstallOptions{CRDs: used}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// newClusterAPIWorld is newWorld with a MachineDeployment, and Cluster API's own controllers of
+// MachineDeployments and MachineSets. The test plays the controller of Machines.
+func newClusterAPIWorld(t testing.TB, replicas, minimum int) *world {
+	t.Helper()
+	program := asset(t, "TEST_ASSET_CLUSTER_API", "")
+	w := &world{companiontest.Install(t, Name), t, MachineDeployment, "cluster.x-k8s.io/v1beta2"}
+	w.installClusterAPI()
 	for _, name := range []string{machineNamespace, "ci-op-x"} {
 		if err := w.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
