@@ -240,6 +240,16 @@ func start() (*ControlPlane, error) {
 	return c, err
 }
 
+// Certified returns a configuration with a client certificate of a user, as one that a cluster administrator signs.
+func (c *ControlPlane) Certified(t testing.TB, user string, groups ...string) *rest.Config {
+	t.Helper()
+	authenticated, err := c.environment.AddUser(envtest.User{Name: user, Groups: groups}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authenticated.Config()
+}
+
 // AuditLog is a file with what ServiceAccounts have done, one event of audit.k8s.io/v1 a line.
 func (c *ControlPlane) AuditLog() string {
 	return filepath.Join(c.dir, "audit.log")

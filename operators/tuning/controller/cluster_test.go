@@ -20,6 +20,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -387,6 +389,50 @@ func TestWhatIsNotValidChangesNothing(t *testing.T) {
 	p.eventuallyProfile(5*time.Second, "a1", "queues queues=40000")
 	p.condition(a, tunedv1.ConditionValid, "True/AsExpected")
 	p.condition("default", tunedv1.ConditionDegraded, "False/AsExpected")
+
+	// A fault that is taken back changes no spec, and the condition all the same.
+	generation := func() int64 {
+		tuned := &tunedv1.Tuned{}
+		p.do(p.hosted.Client.Get(t.Context(), client.ObjectKey{Namespace: tunedv1.Namespace, Name: a}, tuned))
+		return tuned.Generation
+	}
+	before := generation()
+	p.configure("pool-a", strings.Replace(tunedText("queues", "40000"), "recommend:", "recomend:", 1))
+	p.condition(a, tunedv1.ConditionValid, "False/InvalidConfiguration")
+	p.configure("pool-a", tunedText("queues", "40000"))
+	p.condition(a, tunedv1.ConditionValid, "True/AsExpected")
+	if after := generation(); after != before {
+		t.Errorf("the Tuned went from generation %d to %d", before, after)
+	}
+}
+
+func TestReadNamesWhatIsWrongWithAPoolsConfigMaps(t *testing.T) {
+	configMap := func(name, pool, text string) corev1.ConfigMap {
+		return corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlPlane, Name: name, UID: types.UID(name), Labels: map[string]string{tunedv1.NodePoolLabel: pool}}, Data: map[string]string{tunedv1.TuningKey: text}}
+	}
+	fine := configMap("tuned-b", "pool-b", tunedText("queues", "1"))
+	for name, test := range map[string]struct {
+		configMaps []corev1.ConfigMap
+		want       string
+		faulty     int
+	}{
+		"two ConfigMaps of one pool, in one order":          {[]corev1.ConfigMap{configMap("x", "pool-a", tunedText("queues", "1")), configMap("y", "pool-a", tunedText("other", "1"))}, "NodePool pool-a has the ConfigMaps clusters-hosted/x and clusters-hosted/y", 2},
+		"two ConfigMaps of one pool, in the other":          {[]corev1.ConfigMap{configMap("y", "pool-a", tunedText("queues", "1")), configMap("x", "pool-a", tunedText("queues", "2"))}, "NodePool pool-a has the ConfigMaps clusters-hosted/x and clusters-hosted/y", 2},
+		"a ConfigMap without the key":                       {[]corev1.ConfigMap{{ObjectMeta: configMap("x", "pool-a", "").ObjectMeta}}, "ConfigMap clusters-hosted/x: data: the key tuning is missing", 1},
+		"two Tuneds of one name in a pool":                  {[]corev1.ConfigMap{configMap("x", "pool-a", tunedText("queues", "1")+"---\n"+tunedText("queues", "2"))}, "two Tuneds of the NodePool have this name", 1},
+		"a ConfigMap that does not name its pool":           {[]corev1.ConfigMap{configMap("x", "", tunedText("queues", "1"))}, "", 1},
+		"a PerformanceProfile, which has another ConfigMap": {[]corev1.ConfigMap{configMap("x", "pool-a", "apiVersion: performance.openshift.io/v2\nkind: PerformanceProfile\n")}, `kind: "PerformanceProfile" of apiVersion "performance.openshift.io/v2" cannot be used here`, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := read(append(test.configMaps, fine))
+			if err := seen.broken["pool-a"]; test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("the error is %v, want %s", err, test.want)
+			}
+			if len(seen.faulty) != test.faulty || len(seen.valid["pool-a"]) != 0 || len(seen.valid["pool-b"]) != 1 {
+				t.Errorf("%d ConfigMaps are told of, and valid are %v", len(seen.faulty), seen.valid)
+			}
+		})
+	}
 }
 
 // withoutPolicies deletes the policies, as a hosted administrator can.
@@ -484,6 +530,58 @@ func TestAHostedAdministratorChangesNothing(t *testing.T) {
 		t.Logf("%-30s not refused, undone within %4d ms, the Profile went from generation %d to %d", name, after.Milliseconds(), before.Generation, now.Generation)
 		if strings.Contains(name, "Tuned") && now.Generation != before.Generation {
 			t.Errorf("%s changed the Profile", name)
+		}
+	}
+}
+
+// Those who act in the operator's name are not refused.
+func TestWhatIsWrittenInTheOperatorsNameIsUndone(t *testing.T) {
+	p := newPair(t)
+	p.node("a1", "pool-a")
+	p.configure("pool-a", tunedText("queues", "32768"))
+	p.start()
+	a := tuning.HostedName("queues", "pool-a")
+	want := map[string]string{"default": "", a: "32768"}
+	p.eventuallyTuneds(20*time.Second, want)
+	p.eventuallyProfile(5*time.Second, "a1", "queues queues=32768")
+	const user = "system:serviceaccount:partition-tuning:tuning"
+	impersonated, minted := rest.CopyConfig(p.hosted.Config), rest.AnonymousClientConfig(p.hosted.Config)
+	impersonated.Impersonate = rest.ImpersonationConfig{UserName: user}
+	minted.BearerToken = p.hosted.Token(t, namespace, "tuning", nil)
+	for name, config := range map[string]*rest.Config{
+		"a minted token":       minted,
+		"a signed certificate": p.hosted.Certified(t, user),
+		"--as":                 impersonated,
+	} {
+		c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
+		p.do(err)
+		for what, write := range map[string]func() error{
+			"a Tuned": func() error {
+				tuned := &tunedv1.Tuned{}
+				if err := c.Get(t.Context(), client.ObjectKey{Namespace: tunedv1.Namespace, Name: a}, tuned); err != nil {
+					return err
+				}
+				tuned.Spec.Profile[0].Data = "[sysctl]\nkernel.msgmnb=1"
+				return c.Update(t.Context(), tuned)
+			},
+			"a Profile": func() error {
+				list := &tunedv1.ProfileList{} // it may not get one
+				if err := c.List(t.Context(), list, client.InNamespace(tunedv1.Namespace)); err != nil || len(list.Items) != 1 {
+					return fmt.Errorf("%d Profiles: %w", len(list.Items), err)
+				}
+				list.Items[0].Spec.Profile[0].Data = "[sysctl]\nkernel.msgmnb=1"
+				return c.Update(t.Context(), &list.Items[0])
+			},
+		} {
+			testenv.Eventually(t, 5*time.Second, write) // the operator may write meanwhile
+			begin := time.Now()
+			testenv.Eventually(t, 10*time.Second, func() error {
+				if got := p.tuneds(); !maps.Equal(got, want) || p.profile("a1") != "queues queues=32768" {
+					return fmt.Errorf("the Tuneds are %v, and node a1 gets %s", got, p.profile("a1"))
+				}
+				return nil
+			})
+			t.Logf("%-22s%-10s not refused, undone within %4d ms", name, what, time.Since(begin).Milliseconds())
 		}
 	}
 }

@@ -64,6 +64,9 @@ func (w *world) start() {
 	judged := func(object client.Object) {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object.DeepCopyObject())
 		if err == nil {
+			if mode := object.GetAnnotations()[tunedv1.DeferredAnnotation]; mode == "x" {
+				w.problem = fmt.Errorf("%T %s is written with somebody's deferral", object, object.GetName())
+			}
 			delete(content, "metadata")
 			if strings.Contains(fmt.Sprint(content), "=x") {
 				w.problem = fmt.Errorf("%T %s is written with what somebody wrote in the hosted cluster: %v", object, object.GetName(), content)
@@ -134,6 +137,7 @@ func (w *world) disturb() {
 		err := w.hosted.Get(ctx, client.ObjectKeyFromObject(tuned), tuned)
 		tuned.Spec = tunedv1.TunedSpec{Profile: profile, Recommend: []tunedv1.TunedRecommend{{Profile: "queues", Priority: 0}}}
 		tuned.Labels = map[string]string{tunedv1.NodePoolNameLabel: poolName(w.IntN(worldPools))}
+		tuned.Annotations = map[string]string{tunedv1.DeferredAnnotation: "x"}
 		w.tell("somebody writes the Tuned %s with the labels %v", tuned.Name, tuned.Labels)
 		if apierrors.IsNotFound(err) {
 			tuned.UID = types.UID(w.value("uid"))
@@ -148,6 +152,7 @@ func (w *world) disturb() {
 		if w.hosted.Get(ctx, client.ObjectKeyFromObject(node), node) == nil {
 			w.tell("somebody edits the Profile %s", node.Name)
 			node.Spec.Profile = profile
+			node.Annotations = map[string]string{tunedv1.DeferredAnnotation: "x"}
 			_ = w.hosted.Update(ctx, node)
 		}
 	case 4:

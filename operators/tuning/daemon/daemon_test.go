@@ -499,6 +499,32 @@ func TestWhatTunedChangedIsUndoneWithTheDaemonSet(t *testing.T) {
 	}
 }
 
+// Something else may keep a DaemonSet that was deleted until its pods are gone.
+func TestWhatTunedChangedIsUndoneWhileTheDaemonSetGoes(t *testing.T) {
+	n := newNode(t)
+	set := n.daemonSet()
+	before := set.DeepCopy()
+	set.Finalizers = []string{metav1.FinalizerDeleteDependents}
+	if err := n.Client.Patch(t.Context(), set, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = n.Client.Patch(context.WithoutCancel(t.Context()), set, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
+	})
+	n.start()
+	n.wants(spec(sets("32768")))
+	n.asExpected(30 * time.Second)
+	if err := n.Client.Delete(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.daemon.Terminate(t, 30*time.Second); err != nil {
+		t.Error(err)
+	}
+	if got := n.Value(t); got != tunedtest.Original {
+		t.Errorf("%s is %s", tunedtest.Sysctl, got)
+	}
+}
+
 func TestWithoutAnAPIServerTheNodeKeepsItsTuning(t *testing.T) {
 	n := newNode(t)
 	n.daemonSet()
@@ -686,6 +712,30 @@ func TestTunedLogsInDetailIfTheProfileSaysSo(t *testing.T) {
 	n.Eventually(t, "32768", time.Second)
 	n.wantsNothing()
 	n.Eventually(t, tunedtest.Original, 10*time.Second)
+}
+
+func TestUnsupportedPlugins(t *testing.T) {
+	for name, test := range map[string]struct {
+		profiles map[string]string
+		want     string
+	}{
+		"none":                                 {map[string]string{"p": "[sysctl]\na=1\n"}, "[]"},
+		"of the profile, and one it includes":  {map[string]string{"p": "[main]\ninclude=q\n[service]\nservice.cron=stop\n", "q": "[units]\ntype=systemd\ncpu_affinity=0\n"}, "[service systemd]"},
+		"one that is switched off":             {map[string]string{"p": "[systemd]\nenabled=0\ncpu_affinity=0\n"}, "[]"},
+		"of a profile that is not included":    {map[string]string{"p": "[sysctl]\na=1\n", "q": "[service]\nservice.cron=stop\n"}, "[]"},
+		"profiles that include each other":     {map[string]string{"p": "[main]\ninclude=q\n", "q": "[main]\ninclude=-p\n[service]\nservice.cron=stop\n"}, "[service]"},
+		"an included name that is a directory": {map[string]string{"p": "[main]\ninclude=../../etc\n"}, "[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := tunedv1.ProfileSpec{Config: tunedv1.ProfileConfig{TunedProfile: "p"}}
+			for name, data := range test.profiles {
+				spec.Profile = append(spec.Profile, tunedv1.TunedProfile{Name: name, Data: data})
+			}
+			if got := fmt.Sprint(unsupportedPlugins(spec)); got != test.want {
+				t.Errorf("they are %s, want %s", got, test.want)
+			}
+		})
+	}
 }
 
 func TestConditionsAreThoseOfProfiles(t *testing.T) {

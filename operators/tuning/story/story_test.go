@@ -19,6 +19,7 @@ import (
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -234,6 +235,12 @@ func TestASysctlFromTheManagementClusterToAKernel(t *testing.T) {
 			"a Node":                              c.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, merge(`{"metadata":{"labels":{"x":"y"}}}`)),
 			"reading Nodes":                       c.List(t.Context(), &corev1.NodeList{}),
 			"reading ConfigMaps":                  c.List(t.Context(), &corev1.ConfigMapList{}, client.InNamespace(tunedv1.Namespace)),
+			"a ConfigMap":                         c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: at("x")}),
+			"a token of the operator's":           c.SubResource("token").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tuning"}}, &authenticationv1.TokenRequest{}),
+			"all Profiles' end":                   c.DeleteAllOf(t.Context(), &tunedv1.Profile{}, client.InNamespace(tunedv1.Namespace)),
+			"another node's claim":                c.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-b"}}, merge(`{"metadata":{"annotations":{"x":"y"}}}`)),
+			"its own node's status":               c.Status().Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, merge(`{"status":{"phase":"x"}}`)),
+			"a pod":                               c.Create(t.Context(), &corev1.Pod{ObjectMeta: at("x"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Image: "x"}}}}),
 			"reading Secrets":                     c.List(t.Context(), &corev1.SecretList{}, client.InNamespace(tunedv1.Namespace)),
 			"the DaemonSet":                       c.Delete(t.Context(), &appsv1.DaemonSet{ObjectMeta: at(daemon.DaemonSet)}),
 			"a status by a cluster administrator": s.hosted.Client.Status().Patch(t.Context(), &tunedv1.Profile{ObjectMeta: at(node)}, status),
