@@ -16,7 +16,8 @@ import (
 // ConfigKey is the key of an exporter's configuration in its ConfigMap, and the name of the file.
 const ConfigKey = "config.yaml"
 
-// HeartbeatAnnotation of a NodeResourceTopology is when the exporter has last found it to be true, by RFC 3339.
+// HeartbeatAnnotation of a NodeResourceTopology is when the exporter has last begun to read what stands there, by RFC 3339 in whole
+// seconds, of the node's clock.
 const HeartbeatAnnotation = "nodetopology.openshift.io/heartbeat"
 
 // Heartbeat is how long an exporter writes nothing if nothing changes, by default and at most. After Stale without a write, nobody may

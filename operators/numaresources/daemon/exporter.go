@@ -206,6 +206,8 @@ func (e *Exporter) readWritten(ctx context.Context) error {
 
 // observe returns what is to stand in the API.
 func (e *Exporter) observe(ctx context.Context) (*v1alpha2.NodeResourceTopology, error) {
+	// What comes later may not be in what is read: a scheduler compares this with when a pod has started.
+	at := time.Now()
 	allocatable, pods, err := e.resources.read(ctx)
 	if err != nil {
 		return nil, err
@@ -222,6 +224,7 @@ func (e *Exporter) observe(ctx context.Context) (*v1alpha2.NodeResourceTopology,
 			// Kubernetes' garbage collector removes it with the Node. blockOwnerDeletion would need a right on Nodes.
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: e.Node.Name, UID: e.Node.UID}},
 			Labels:          map[string]string{numaresources.OwnerLabel: numaresources.Name},
+			Annotations:     map[string]string{numaresources.HeartbeatAnnotation: at.UTC().Format(time.RFC3339)},
 		},
 		Zones:      zones,
 		Attributes: observed.Attributes(),
@@ -268,7 +271,6 @@ func (e *Exporter) write(ctx context.Context, want *v1alpha2.NodeResourceTopolog
 		there := &v1alpha2.NodeResourceTopology{}
 		switch err := e.Client.Get(ctx, client.ObjectKeyFromObject(want), there); {
 		case apierrors.IsNotFound(err):
-			metav1.SetMetaDataAnnotation(&want.ObjectMeta, numaresources.HeartbeatAnnotation, now.UTC().Format(time.RFC3339))
 			if err := e.Client.Create(ctx, want, fieldOwner); err != nil {
 				return fmt.Errorf("NodeResourceTopology %s: %w", want.Name, err)
 			}
@@ -290,7 +292,7 @@ func (e *Exporter) write(ctx context.Context, want *v1alpha2.NodeResourceTopolog
 		// Another exporter made it, or it is that of an earlier Node of this name.
 		next.OwnerReferences = want.OwnerReferences
 	}
-	metav1.SetMetaDataAnnotation(&next.ObjectMeta, numaresources.HeartbeatAnnotation, now.UTC().Format(time.RFC3339))
+	metav1.SetMetaDataAnnotation(&next.ObjectMeta, numaresources.HeartbeatAnnotation, want.Annotations[numaresources.HeartbeatAnnotation])
 	if err := e.Client.Update(ctx, next, fieldOwner); err != nil {
 		e.written = nil // read it again
 		return fmt.Errorf("NodeResourceTopology %s: %w", want.Name, err)

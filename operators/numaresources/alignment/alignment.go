@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package alignment says whether a kubelet's topology manager will admit a pod: which of a pod's containers are placed as one, what
+// each needs of a NUMA node, and whether that is there whatever else happens on the node until the kubelet has decided.
+//
+// The rules are upstream's: pkg/kubelet/cm/topologymanager (policy.go, scope_container.go, scope_pod.go), and the hints of the static
+// policies of the CPU manager and the memory manager, and of the device manager (topology_hints.go). It knows no client.
+package alignment
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"workload.openshift.io/operators/numaresources"
+)
+
+// Amounts has whole CPUs, bytes or devices by resource.
+type Amounts map[corev1.ResourceName]int64
+
+// Zone is a NUMA node. Capacity is what the hardware has, Allocatable what the kubelet gives to pods, and Available what none has
+// got.
+type Zone struct {
+	Name                             string
+	Capacity, Allocatable, Available Amounts
+}
+
+// Node is what a NodeResourceTopology says of a node.
+type Node struct {
+	// Policy is that of the topology manager, and PodScope whether its scope is pod.
+	Policy   string
+	PodScope bool
+	// Zones are the node's, by number.
+	Zones []Zone
+}
+
+// The policies of the topology manager under which a kubelet refuses pods.
+const (
+	PolicyRestricted     = "restricted"
+	PolicySingleNUMANode = "single-numa-node"
+)
+
+// maxZones is how many zones are looked at. The kubelet's topology manager starts with eight at most
+// (pkg/kubelet/cm/topologymanager/policy_options.go).
+const maxZones = 16
+
+// Read reads a NodeResourceTopology. An error says why it cannot be relied upon.
+func Read(topology *v1alpha2.NodeResourceTopology) (Node, error) {
+	kubelet, known := numaresources.KubeletOf(topology.Attributes)
+	if !known {
+		return Node{}, fmt.Errorf("it is not known how the kubelet runs: %s", cmp.Or(string(kubelet.Unknown), "the report has no policy"))
+	}
+	node := Node{Policy: kubelet.TopologyManagerPolicy, PodScope: kubelet.TopologyManagerScope == "pod"}
+	for _, zone := range topology.Zones {
+		if zone.Type != numaresources.ZoneType {
+			continue
+		}
+		z := Zone{zone.Name, Amounts{}, Amounts{}, Amounts{}}
+		for _, r := range zone.Resources {
+			name := corev1.ResourceName(r.Name)
+			z.Capacity[name], z.Allocatable[name], z.Available[name] = r.Capacity.Value(), r.Allocatable.Value(), r.Available.Value()
+		}
+		node.Zones = append(node.Zones, z)
+	}
+	if len(node.Zones) > maxZones {
+		return Node{}, fmt.Errorf("the report has %d zones, at most %d are looked at", len(node.Zones), maxZones)
+	}
+	return node, nil
+}
+
+// Refuses reports whether the kubelet refuses pods that it cannot align.
+func (n Node) Refuses() bool {
+	return n.Policy == PolicyRestricted || n.Policy == PolicySingleNUMANode
+}
+
+// has reports whether the kubelet gives a resource by zones.
+func (n Node) has(name corev1.ResourceName) bool {
+	return slices.ContainsFunc(n.Zones, func(z Zone) bool { _, ok := z.Allocatable[name]; return ok })
+}
+
+// isMemory reports whether a resource is the memory manager's.
+func isMemory(name corev1.ResourceName) bool {
+	return name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+// Item is what the kubelet places as one: a container, or with scope pod a pod.
+type Item struct {
+	// Container is empty for a pod.
+	Container string
+	Amounts   Amounts
+}
+
+// Need is what a pod needs of the zones of one node. The zero value needs nothing.
+type Need struct {
+	Items []Item
+	// Starts are init containers that end before others start. Those get what they had, so the zone of the first decides on that
+	// of the others. Nobody knows which that will be.
+	Starts []Item
+}
+
+// Any reports whether there is anything to align.
+func (n Need) Any() bool { return len(n.Items) > 0 }
+
+// Needed returns what a pod needs of the zones of this node.
+func (n Node) Needed(pod *corev1.Pod) Need {
+	guaranteed := pod.Status.QOSClass == corev1.PodQOSGuaranteed
+	if resourcehelper.IsPodLevelResourcesSet(pod) {
+		// A kubelet aligns them only with the feature gate PodLevelResourceManagers. Room for them does no harm without it.
+		if amounts := n.aligned(guaranteed, pod.Spec.Resources.Requests); len(amounts) > 0 {
+			return Need{Items: []Item{{Amounts: amounts}}}
+		}
+		return Need{}
+	}
+	if n.PodScope {
+		if amounts := n.peak(pod, guaranteed); len(amounts) > 0 {
+			return Need{Items: []Item{{Amounts: amounts}}}
+		}
+		return Need{}
+	}
+	var need Need
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		item := Item{c.Name, n.aligned(guaranteed, c.Resources.Requests)}
+		switch {
+		case len(item.Amounts) == 0:
+		case isSidecar(c):
+			need.Items = append(need.Items, item)
+		default:
+			need.Starts = append(need.Starts, item)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		if amounts := n.aligned(guaranteed, c.Resources.Requests); len(amounts) > 0 {
+			need.Items = append(need.Items, Item{c.Name, amounts})
+		}
+	}
+	if len(need.Starts) > 0 {
+		need.Items = []Item{{Amounts: n.peak(pod, guaranteed)}}
+	}
+	return need
+}
+
+// aligned returns what is aligned of what a container, or a pod, asks for: whole CPUs and memory of Guaranteed pods, and devices.
+func (n Node) aligned(guaranteed bool, requests corev1.ResourceList) Amounts {
+	amounts := Amounts{}
+	for name, q := range requests {
+		if q.IsZero() || !n.has(name) {
+			continue
+		}
+		switch {
+		case name == corev1.ResourceCPU:
+			if guaranteed && q.MilliValue()%1000 == 0 {
+				amounts[name] = q.Value()
+			}
+		case isMemory(name):
+			if guaranteed {
+				amounts[name] = q.Value()
+			}
+		default:
+			amounts[name] = q.Value()
+		}
+	}
+	return amounts
+}
+
+// peak is the most that is aligned of a pod's containers at one time. A container whose CPUs are no whole number shares, so it
+// counts nothing of these (policy_static.go, podGuaranteedCPUs).
+func (n Node) peak(pod *corev1.Pod, guaranteed bool) Amounts {
+	running, most := Amounts{}, Amounts{}
+	add := func(to, amounts Amounts) {
+		for name, amount := range amounts {
+			to[name] += amount
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		amounts := n.aligned(guaranteed, c.Resources.Requests)
+		if isSidecar(c) {
+			add(running, amounts)
+			continue
+		}
+		for name, amount := range amounts {
+			most[name] = max(most[name], running[name]+amount)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(running, n.aligned(guaranteed, pod.Spec.Containers[i].Resources.Requests))
+	}
+	for name, amount := range running {
+		most[name] = max(most[name], amount)
+	}
+	return most
+}
+
+func isSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+// MayNeed reports whether a pod may need alignment, on a node of which nothing is known: exclusive CPUs, huge pages or devices.
+func MayNeed(pod *corev1.Pod) bool {
+	guaranteed := pod.Status.QOSClass == corev1.PodQOSGuaranteed
+	asks := func(requests corev1.ResourceList) bool {
+		for name, q := range requests {
+			switch {
+			case q.IsZero():
+			case name == corev1.ResourceCPU:
+				if guaranteed && q.MilliValue()%1000 == 0 {
+					return true
+				}
+			case strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+				if guaranteed {
+					return true
+				}
+			case isDevice(name):
+				return true
+			}
+		}
+		return false
+	}
+	if resourcehelper.IsPodLevelResourcesSet(pod) && asks(pod.Spec.Resources.Requests) {
+		return true
+	}
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		if slices.ContainsFunc(containers, func(c corev1.Container) bool { return asks(c.Resources.Requests) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// isDevice reports whether a resource may be that of a device plugin. The cores of a workload type are not.
+func isDevice(name corev1.ResourceName) bool {
+	domain, _, extended := strings.Cut(string(name), "/")
+	return extended && !strings.HasSuffix(domain, "workload.openshift.io") && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io")
+}
+
+// Lack says why a node has no room for a pod.
+type Lack struct {
+	// Reason says what kind of lack it is.
+	Reason Reason
+	// Container is the one that finds no zone; empty for a pod as a whole.
+	Container string
+	// Zone is the one that lacks least, Resource what it lacks, and Missing how much of it. With [TooLarge], Zone is empty and
+	// Missing is what all zones together lack, or zero.
+	Zone     string
+	Resource corev1.ResourceName
+	Missing  int64
+}
+
+// Reason is a kind of lack.
+type Reason string
+
+// The reasons of a lack.
+const (
+	// NoZone: it fits into no zone now.
+	NoZone Reason = "NoZone"
+	// TooLarge: it fits into no zone of this node even if that is empty.
+	TooLarge Reason = "TooLarge"
+	// Unreported: it may not fit, depending on which zones others have got that the node has not reported yet.
+	Unreported Reason = "Unreported"
+	// Spanning: it needs several zones, or another pod there has several, and that cannot be foreseen.
+	Spanning Reason = "Spanning"
+)
+
+func (l *Lack) String() string {
+	who := "the pod"
+	if l.Container != "" {
+		who = fmt.Sprintf("container %q", l.Container)
+	}
+	switch l.Reason {
+	case Unreported:
+		return who + " may find no zone, since the node has not reported yet what other pods have got"
+	case Spanning:
+		return who + " needs several zones, or shares them with a pod that does, which cannot be foreseen"
+	case TooLarge:
+		return fmt.Sprintf("%s is larger than every zone: the largest lacks %s of %s", who, l.Amount(), l.Resource)
+	}
+	return fmt.Sprintf("%s fits into no zone: %s lacks %s of %s", who, l.Zone, l.Amount(), l.Resource)
+}
+
+// Amount is Missing as a quantity.
+func (l *Lack) Amount() string {
+	if isMemory(l.Resource) {
+		return resource.NewQuantity(l.Missing, resource.BinarySI).String()
+	}
+	return resource.NewQuantity(l.Missing, resource.DecimalSI).String()
+}
+
+// Others are pods on the node besides the one that is asked about.
+type Others struct {
+	// Unreported are those that the node's report does not show yet. They may get any zone, in any order.
+	Unreported []Need
+	// Spanning is whether a pod that the report shows has memory of several zones.
+	Spanning bool
+}
+
+// Check returns nil if the kubelet will admit the pod, and all unreported ones, in whatever order it looks at them, and
+// whichever other pods end meanwhile.
+func (n Node) Check(need Need, others Others) *Lack {
+	if !n.Refuses() || !need.Any() {
+		return nil
+	}
+	// By itself.
+	spans := false
+	for _, item := range slices.Concat(need.Items, need.Starts) {
+		size, lack := n.size(item)
+		if lack != nil {
+			return lack
+		}
+		spans = spans || size > 1
+		if lack := n.now(item, size); lack != nil {
+			return lack
+		}
+	}
+	if others.Spanning && slices.ContainsFunc(need.Items, func(i Item) bool { return hasMemory(i.Amounts) }) {
+		return &Lack{Reason: Spanning}
+	}
+	if spans {
+		return n.spanning(need, others)
+	}
+	if len(others.Unreported) == 0 && len(need.Items) == 1 && len(need.Starts) == 0 {
+		return nil
+	}
+	// Among others: each of all must find its place, wherever the rest goes.
+	needs := append(slices.Clone(others.Unreported), need)
+	unreported := &Lack{Reason: Unreported}
+	for i, one := range needs {
+		if n.Spans(one) {
+			return unreported
+		}
+		for j, item := range one.Items {
+			var rest []Amounts
+			for k, other := range needs {
+				for l, of := range other.Items {
+					if k != i || l != j {
+						rest = append(rest, of.Amounts)
+					}
+				}
+			}
+			if !n.safe(one, item, rest) {
+				if len(others.Unreported) == 0 {
+					return n.together(one, item)
+				}
+				return unreported
+			}
+		}
+	}
+	return nil
+}
+
+// together says of a pod whose containers fit each by itself, and not all in whatever order, what a zone lacks for all of them.
+func (n Node) together(need Need, item Item) *Lack {
+	all := Amounts{}
+	for _, i := range need.Items {
+		for name, amount := range i.Amounts {
+			all[name] += amount
+		}
+	}
+	lack := n.least(all)
+	if lack == nil { // every zone must have room for an init container's pod
+		lack = n.most(all)
+	}
+	lack.Container = item.Container
+	return lack
+}
+
+func hasMemory(a Amounts) bool {
+	for name := range a {
+		if isMemory(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Spans reports whether any of it needs more than one zone.
+func (n Node) Spans(need Need) bool {
+	return slices.ContainsFunc(slices.Concat(need.Items, need.Starts), func(item Item) bool {
+		size, lack := n.size(item)
+		return lack == nil && size > 1
+	})
+}
+
+// SpansMemory reports whether a pod has got, or gets, memory of several zones. The kubelet gives no memory of such zones to pods of
+// one zone, and the report does not say which zones these are (pkg/kubelet/cm/memorymanager/policy_static.go, calculateHints).
+func (n Node) SpansMemory(need Need) bool {
+	return n.Spans(need) && slices.ContainsFunc(need.Items, func(i Item) bool { return hasMemory(i.Amounts) })
+}
+
+// size returns how many zones an item must have: the least that could have it if they were empty. The kubelet prefers as few as that
+// for each resource alone, for memory and huge pages together, and refuses an item whose resources differ.
+func (n Node) size(item Item) (int, *Lack) {
+	size := 0
+	for name := range item.Amounts {
+		of := Amounts{name: item.Amounts[name]}
+		total := func(z Zone, name corev1.ResourceName) int64 { return z.Capacity[name] }
+		if isMemory(name) {
+			of = Amounts{}
+			for other, amount := range item.Amounts {
+				if isMemory(other) {
+					of[other] = amount
+				}
+			}
+			total = func(z Zone, name corev1.ResourceName) int64 { return z.Allocatable[name] }
+		}
+		k := n.fewest(of, total)
+		if k > 1 && n.Policy == PolicySingleNUMANode || k == 0 || size != 0 && k != size {
+			lack := n.most(item.Amounts)
+			lack.Reason, lack.Container, lack.Zone = TooLarge, item.Container, ""
+			return 0, lack
+		}
+		size = k
+	}
+	return size, nil
+}
+
+// fewest returns the size of the smallest set of zones that has the amounts, or 0 if there is none.
+func (n Node) fewest(amounts Amounts, of func(Zone, corev1.ResourceName) int64) int {
+	for k := 1; k <= len(n.Zones); k++ {
+		if n.set(k, amounts, of) {
+			return k
+		}
+	}
+	return 0
+}
+
+// set reports whether k zones together have the amounts.
+func (n Node) set(k int, amounts Amounts, of func(Zone, corev1.ResourceName) int64) bool {
+	for mask := uint32(1); mask < 1<<len(n.Zones); mask++ {
+		if bits.OnesCount32(mask) != k {
+			continue
+		}
+		enough := true
+		for name, amount := range amounts {
+			var sum int64
+			for i, z := range n.Zones {
+				if mask&(1<<i) != 0 {
+					sum += of(z, name)
+				}
+			}
+			enough = enough && sum >= amount
+		}
+		if enough {
+			return true
+		}
+	}
+	return false
+}
+
+func available(z Zone, name corev1.ResourceName) int64 { return z.Available[name] }
+
+// now returns what is missing for an item by itself.
+func (n Node) now(item Item, size int) *Lack {
+	if n.set(size, item.Amounts, available) {
+		return nil
+	}
+	lack := n.least(item.Amounts)
+	if lack == nil { // one zone would do, and it needs several
+		lack = &Lack{Reason: Spanning}
+	}
+	lack.Container = item.Container
+	if size == 1 && lack.Reason == NoZone && !n.set(1, item.Amounts, func(z Zone, name corev1.ResourceName) int64 { return z.Allocatable[name] }) {
+		lack.Reason = TooLarge
+	}
+	return lack
+}
+
+// lacks returns which resource a zone lacks most of, as a share of what is asked, and how much.
+func lacks(z Zone, amounts Amounts) (name corev1.ResourceName, missing int64, share float64) {
+	for _, r := range slices.Sorted(maps.Keys(amounts)) {
+		m := amounts[r] - z.Available[r]
+		if s := float64(m) / float64(amounts[r]); m > 0 && s > share {
+			name, missing, share = r, m, s
+		}
+	}
+	return name, missing, share
+}
+
+// least returns what the zone lacks that lacks least, or nil if one lacks nothing; most does so of the zone that lacks most.
+func (n Node) least(amounts Amounts) *Lack {
+	var found *Lack
+	least := math.Inf(1)
+	for _, z := range n.Zones {
+		name, missing, share := lacks(z, amounts)
+		if missing == 0 {
+			return nil
+		}
+		if share < least {
+			least, found = share, &Lack{Reason: NoZone, Zone: z.Name, Resource: name, Missing: missing}
+		}
+	}
+	return found
+}
+
+func (n Node) most(amounts Amounts) *Lack {
+	found := &Lack{Reason: NoZone}
+	most := 0.0
+	for _, z := range n.Zones {
+		if name, missing, share := lacks(z, amounts); share > most {
+			most, found = share, &Lack{Reason: NoZone, Zone: z.Name, Resource: name, Missing: missing}
+		}
+	}
+	return found
+}
+
+// spanning checks a pod that needs several zones. It gets them where nobody else is: which zones it will have cannot be foreseen.
+func (n Node) spanning(need Need, others Others) *Lack {
+	if len(need.Items) > 1 || len(need.Starts) > 0 {
+		return &Lack{Reason: Spanning, Container: need.Items[0].Container}
+	}
+	if len(others.Unreported) > 0 {
+		return &Lack{Reason: Unreported}
+	}
+	if hasMemory(need.Items[0].Amounts) {
+		for _, z := range n.Zones {
+			for name, allocatable := range z.Allocatable {
+				if isMemory(name) && z.Available[name] < allocatable {
+					return &Lack{Reason: NoZone, Zone: z.Name, Resource: name, Missing: allocatable - z.Available[name]}
+				}
+			}
+		}
+	}
+	return nil
+}
