@@ -68,6 +68,12 @@ func RunBeside(t testing.TB, binary string, arguments ...string) *Process {
 	return run(t, binary, exec.Command(path, arguments...))
 }
 
+// RunFile starts a program in a file, as Run does.
+func RunFile(t testing.TB, file string, arguments ...string) *Process {
+	t.Helper()
+	return run(t, filepath.Base(file), exec.Command(file, arguments...))
+}
+
 func run(t testing.TB, program string, command *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{command: command, ended: make(chan struct{})}

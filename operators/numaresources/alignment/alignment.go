@@ -46,6 +46,7 @@ type Node struct {
 const (
 	PolicyRestricted     = "restricted"
 	PolicySingleNUMANode = "single-numa-node"
+	policyNone           = "none"
 )
 
 // maxZones is how many zones are looked at. The kubelet's topology manager starts with eight at most
@@ -76,9 +77,11 @@ func Read(topology *v1alpha2.NodeResourceTopology) (Node, error) {
 	return node, nil
 }
 
-// Refuses reports whether the kubelet refuses pods that it cannot align.
+// Refuses reports whether the kubelet refuses pods that it cannot align. Under best-effort and none its topology manager does not, but
+// its memory manager, if the policy of that is Static, refuses a pod whose memory would then be where it may not be
+// (pkg/kubelet/cm/memorymanager/policy_static.go, Allocate).
 func (n Node) Refuses() bool {
-	return n.Policy == PolicyRestricted || n.Policy == PolicySingleNUMANode
+	return n.Policy == PolicyRestricted || n.Policy == PolicySingleNUMANode || n.has(corev1.ResourceMemory)
 }
 
 // has reports whether the kubelet gives a resource by zones.
@@ -153,7 +156,7 @@ func (n Node) Needed(pod *corev1.Pod) Need {
 func (n Node) aligned(guaranteed bool, requests corev1.ResourceList) Amounts {
 	amounts := Amounts{}
 	for name, q := range requests {
-		if q.IsZero() || !n.has(name) {
+		if q.IsZero() || !n.has(name) || n.Policy == policyNone && !isMemory(name) {
 			continue
 		}
 		switch {

@@ -95,6 +95,8 @@ func TestCheck(t *testing.T) {
 		{name: "under restricted the hardware decides how many zones are few", node: restricted("cpu=6/6/8", "cpu=6/6/8"), pod: pod("cpu=7"), want: `container "c0" is larger than every zone: the largest lacks 1 of cpu`},
 		{name: "under restricted resources that need different numbers of zones", node: restricted("cpu=8 memory=8Gi", "cpu=8 memory=8Gi"), pod: pod("cpu=10 memory=1Gi"), want: `container "c0" is larger than every zone: the largest lacks 2 of cpu`},
 		{name: "best-effort refuses nothing", node: report("best-effort", "container", "cpu=1/8", "cpu=1/8"), pod: four},
+		{name: "best-effort refuses memory that is in no zone", node: report("best-effort", "container", "cpu=8 memory=1Gi/8Gi", "cpu=8 memory=2Gi/8Gi"), pod: pod("cpu=1 memory=3Gi"), want: `container "c0" fits into no zone: node-1 lacks 1Gi of memory`},
+		{name: "none refuses memory that is in no zone, whatever the CPUs are", node: report("none", "container", "cpu=0/8 memory=4Gi/8Gi", "cpu=8 memory=2Gi/8Gi"), pod: pod("cpu=1 memory=3Gi")},
 		{name: "none refuses nothing", node: report("none", "container", "cpu=1/8", "cpu=1/8"), pod: four},
 		{name: "a fraction of a CPU is shared", node: single("cpu=0/8"), pod: pod("cpu=1500m")},
 		{name: "a Burstable pod has no CPU for itself", node: single("cpu=0/8"), pod: burstable(four)},

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	"github.com/k8stopologyawareschedwg/podfingerprint"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"workload.openshift.io/operators/numaresources"
+	"workload.openshift.io/scheduler/ledger"
+)
+
+var noon = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+
+// world is a node of two zones with four CPUs each, and the scheduler's account of it.
+type world struct {
+	ledger  *ledger.Ledger
+	now     time.Time
+	version int
+	pods    map[string]*corev1.Pod
+}
+
+func newWorld(allowUnknown bool) *world {
+	w := &world{ledger: ledger.New(allowUnknown), now: noon, pods: map[string]*corev1.Pod{}}
+	w.ledger.Now = func() time.Time { return w.now }
+	return w
+}
+
+// report is one that shows so many free CPUs of each zone, and these pods.
+func (w *world) report(free0, free1 int64, pods ...string) *v1alpha2.NodeResourceTopology {
+	w.version++
+	print := podfingerprint.NewFingerprint(0)
+	for _, name := range pods {
+		_ = print.Add("default", name)
+	}
+	r := &v1alpha2.NodeResourceTopology{
+		ObjectMeta: metav1.ObjectMeta{Name: "node", ResourceVersion: fmt.Sprint(w.version), Annotations: map[string]string{numaresources.HeartbeatAnnotation: w.now.Format(time.RFC3339)}},
+		Attributes: v1alpha2.AttributeList{
+			{Name: numaresources.AttributePolicy, Value: "single-numa-node"}, {Name: numaresources.AttributeScope, Value: "pod"},
+			{Name: podfingerprint.Attribute, Value: print.Sign()}, {Name: podfingerprint.AttributeMethod, Value: podfingerprint.MethodWithExclusiveResources},
+		},
+	}
+	for i, free := range []int64{free0, free1} {
+		four := *resource.NewQuantity(4, resource.DecimalSI)
+		r.Zones = append(r.Zones, v1alpha2.Zone{Name: numaresources.ZoneName(i), Type: numaresources.ZoneType, Resources: v1alpha2.ResourceInfoList{
+			{Name: "cpu", Capacity: four, Allocatable: four, Available: *resource.NewQuantity(free, resource.DecimalSI)},
+		}})
+	}
+	return r
+}
+
+// pod is one of so many CPUs; it is the same for the same name.
+func (w *world) pod(name string, cpus int) *corev1.Pod {
+	if w.pods[name] == nil {
+		w.pods[name] = &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{"cpu": resource.MustParse(fmt.Sprint(cpus))}}}}},
+			Status: corev1.PodStatus{QOSClass: corev1.PodQOSGuaranteed},
+		}
+	}
+	return w.pods[name].DeepCopy()
+}
+
+// started is the pod with the status of a kubelet that has admitted it now.
+func (w *world) started(name string) *corev1.Pod {
+	w.pods[name].Status.StartTime = &metav1.Time{Time: w.now}
+	w.pods[name].Status.Phase = corev1.PodRunning
+	return w.pods[name].DeepCopy()
+}
+
+func (w *world) check(pod *corev1.Pod, here ...string) string {
+	var pods []*corev1.Pod
+	for _, name := range here {
+		pods = append(pods, w.pods[name])
+	}
+	refusal := w.ledger.Check(pod, "node", pods)
+	switch {
+	case refusal == nil:
+		return ""
+	case refusal.Unknown != nil:
+		return refusal.Unknown.Error()
+	}
+	return string(refusal.Lack.Reason)
+}
+
+func TestLedger(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		do   func(*world) string
+		want string
+	}{
+		{"a pod that has been placed counts before any report", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 0))
+			w.ledger.SetPod(w.pod("a", 4), "node")
+			return w.check(w.pod("b", 1), "a")
+		}, "Unreported"},
+		{"one that does not come after all counts no more", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 0))
+			w.ledger.SetPod(w.pod("a", 4), "node")
+			w.ledger.RemovePod("a", "node", false)
+			return w.check(w.pod("b", 1))
+		}, ""},
+		{"a report that was begun before the pod started does not show it", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 0))
+			w.ledger.SetPod(w.pod("a", 2), "node")
+			w.ledger.SetReport(w.report(4, 0)) // late
+			w.now = w.now.Add(time.Second)
+			w.ledger.SetPod(w.started("a"), "node")
+			return w.check(w.pod("b", 3), "a")
+		}, "Unreported"},
+		{"a later report shows it", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 0))
+			w.ledger.SetPod(w.pod("a", 1), "node")
+			w.ledger.SetPod(w.started("a"), "node")
+			w.now = w.now.Add(time.Second)
+			w.ledger.SetReport(w.report(3, 0))
+			return w.check(w.pod("b", 3), "a")
+		}, ""},
+		{"the same second is not later, and the fingerprint is another's", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 0))
+			w.ledger.SetPod(w.pod("a", 1), "node")
+			w.ledger.SetPod(w.started("a"), "node")
+			w.ledger.SetReport(w.report(3, 0, "other"))
+			return w.check(w.pod("b", 3), "a")
+		}, "Unreported"},
+		{"the same second with a fingerprint of just this pod", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 0))
+			w.ledger.SetPod(w.pod("a", 1), "node")
+			w.ledger.SetPod(w.started("a"), "node")
+			w.ledger.SetReport(w.report(3, 0, "a"))
+			return w.check(w.pod("b", 3), "a")
+		}, ""},
+		{"a fingerprint that stood there when the pod came is an earlier pod's", func(w *world) string {
+			w.ledger.SetReport(w.report(3, 0, "a"))
+			w.ledger.SetPod(w.pod("a", 1), "node")
+			w.ledger.SetPod(w.started("a"), "node")
+			return w.check(w.pod("b", 3), "a")
+		}, "Unreported"},
+		{"a pod whose init container runs has more than is reported", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 0))
+			w.pod("a", 1)
+			w.pods["a"].Spec.InitContainers = []corev1.Container{{Name: "init", Resources: w.pods["a"].Spec.Containers[0].Resources}}
+			w.ledger.SetPod(w.started("a"), "node")
+			w.now = w.now.Add(time.Second)
+			w.ledger.SetReport(w.report(3, 0, "a"))
+			return w.check(w.pod("b", 3), "a")
+		}, "Unreported"},
+		{"a pod that is deleted before a report shows it may still have its zone", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 0))
+			w.ledger.SetPod(w.pod("a", 2), "node")
+			w.ledger.RemovePod("a", "node", true)
+			return w.check(w.pod("b", 3))
+		}, "Unreported"},
+		{"until the node has reported for a while", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 0))
+			w.ledger.SetPod(w.pod("a", 2), "node")
+			w.ledger.RemovePod("a", "node", true)
+			w.now = w.now.Add(3 * time.Second)
+			w.ledger.SetReport(w.report(4, 0))
+			return w.check(w.pod("b", 3))
+		}, ""},
+		{"a pod that was refused has nothing", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 0))
+			w.ledger.SetPod(w.pod("a", 2), "node")
+			w.pods["a"].Status.Phase = corev1.PodFailed
+			w.ledger.SetPod(w.pod("a", 2), "node")
+			return w.check(w.pod("b", 3))
+		}, ""},
+		{"a node without a report", func(w *world) string { return w.check(w.pod("a", 1)) }, "the node has reported no NUMA nodes"},
+		{"a stale report", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 4))
+			w.now = w.now.Add(16 * time.Minute)
+			return w.check(w.pod("a", 1))
+		}, "the node's report of NUMA nodes is older than 15m0s"},
+		{"a report that was deleted", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 4))
+			w.ledger.RemoveReport("node")
+			return w.check(w.pod("a", 1))
+		}, "the node has reported no NUMA nodes"},
+		{"a kubelet of which nothing is known", func(w *world) string {
+			r := w.report(4, 4)
+			r.Attributes = v1alpha2.AttributeList{{Name: numaresources.AttributePolicyUnknown, Value: string(numaresources.KubeletUnreachable)}}
+			w.ledger.SetReport(r)
+			return w.check(w.pod("a", 1))
+		}, "it is not known how the kubelet runs: KubeletUnreachable"},
+		{"a pod that needs no alignment on a node without a report", func(w *world) string {
+			w.pod("a", 1)
+			w.pods["a"].Status.QOSClass = corev1.PodQOSBurstable
+			return w.check(w.pod("a", 1))
+		}, ""},
+		{"a pod that is to leave makes room where it is certain", func(w *world) string {
+			w.ledger.SetReport(w.report(0, 0))
+			w.ledger.SetPod(w.pod("a", 4), "node")
+			w.ledger.SetPod(w.pod("b", 4), "node")
+			w.started("a")
+			w.ledger.SetPod(w.started("a"), "node")
+			w.ledger.SetPod(w.started("b"), "node")
+			w.now = w.now.Add(time.Second)
+			w.ledger.SetReport(w.report(0, 0, "a", "b"))
+			return w.check(w.pod("c", 3), "b")
+		}, ""},
+		{"pods that have left are awaited before others are to leave", func(w *world) string {
+			for _, name := range []string{"a", "b"} {
+				w.ledger.SetPod(w.pod(name, 4), "node")
+				w.ledger.SetPod(w.started(name), "node")
+			}
+			w.now = w.now.Add(time.Second)
+			w.ledger.SetReport(w.report(0, 0, "a", "b"))
+			w.ledger.RemovePod("a", "node", true)
+			if !w.ledger.AwaitsRelease("node") {
+				return "it awaits no release"
+			}
+			return w.check(w.pod("c", 3)) // b is to leave, too
+		}, "Unreported"},
+		{"the next report ends that", func(w *world) string {
+			for _, name := range []string{"a", "b"} {
+				w.ledger.SetPod(w.pod(name, 4), "node")
+				w.ledger.SetPod(w.started(name), "node")
+			}
+			w.now = w.now.Add(time.Second)
+			w.ledger.SetReport(w.report(0, 0, "a", "b"))
+			w.ledger.RemovePod("a", "node", true)
+			w.ledger.SetReport(w.report(4, 0, "b"))
+			if w.ledger.AwaitsRelease("node") {
+				return "it awaits a release"
+			}
+			return w.check(w.pod("c", 3), "b")
+		}, ""},
+		{"a pod that is nominated comes first", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 0))
+			w.pod("nominated", 4)
+			return w.check(w.pod("a", 1), "nominated")
+		}, "Unreported"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := test.do(newWorld(false)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestUnknownNodesCanBeAllowed(t *testing.T) {
+	w := newWorld(true)
+	if got := w.check(w.pod("a", 1)); got != "" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestReportForScoresHasNoRoomThatMayBeTaken(t *testing.T) {
+	w := newWorld(false)
+	w.ledger.SetReport(w.report(4, 3))
+	w.ledger.SetPod(w.pod("a", 2), "node")
+	var got []string
+	for _, zone := range w.ledger.Report("node").Zones {
+		got = append(got, zone.Resources[0].Available.String())
+	}
+	if strings.Join(got, " ") != "2 1" {
+		t.Errorf("the zones have %v free, want 2 and 1", got)
+	}
+}
