@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/coreos/ignition/v2 v2.24.0
+	github.com/k8stopologyawareschedwg/noderesourcetopology-api v0.1.2
 	github.com/owenrumney/go-sarif/v3 v3.3.1
 	github.com/pelletier/go-toml/v2 v2.4.3
 	github.com/prometheus/client_golang v1.24.0
@@ -33,7 +34,10 @@ require (
 )
 
 require (
+	github.com/OneOfOne/xxhash v1.2.8 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
+	github.com/gogo/protobuf v1.3.2 // indirect
+	github.com/k8stopologyawareschedwg/podfingerprint v0.2.3 // indirect
 	github.com/opencontainers/cgroups v0.1.0 // indirect
 	github.com/openshift/custom-resource-status v1.1.2 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect

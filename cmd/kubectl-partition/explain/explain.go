@@ -76,6 +76,9 @@ type Explanation struct {
 	// a node or has ended.
 	// Whether the pod may go there otherwise, by selectors, taints or memory, is not looked at.
 	Room []Room `json:"room,omitzero"`
+	// Zones says for a pod that waits which nodes have a NUMA node with room. Nil means that it needs none, or does not wait, or that no
+	// node has reported any.
+	Zones []Zone `json:"zones,omitzero"`
 }
 
 // Container is a container of a partitioned pod.
@@ -97,6 +100,9 @@ type Room struct {
 // Well reports whether the pod is ordinary and does not ask, or is partitioned with a right to be, and has room, or a
 // node that still has its pool.
 func (e *Explanation) Well() bool {
+	if len(e.Zones) > 0 && !e.Zones[0].Enough {
+		return false
+	}
 	if e.Outcome != partition.Partitioned {
 		return e.Type == "" && e.Reason == partition.NoReason && e.Change == nil
 	}

@@ -53,7 +53,7 @@ func program(t testing.TB, variable string) string {
 // configuration is a file for the program, which uses a kubeconfig.
 func configuration(t testing.TB, kubeconfig string) string {
 	t.Helper()
-	match := numaresources.MatchArgs{CacheResyncPeriodSeconds: 5, ScoringStrategy: &numaresources.MatchScoring{Type: "MostAllocated"}}
+	match := numaresources.MatchArgs{ScoringStrategy: &numaresources.MatchScoring{Type: "MostAllocated"}}
 	text := numaresources.SchedulerConfiguration{Name: schedulerName, Lease: "numa", Namespace: namespace, Match: match}.String()
 	text = strings.Replace(text, "leaderElect: true", "leaderElect: false", 1) + "clientConnection: {kubeconfig: " + kubeconfig + ", qps: 1000, burst: 1000}\n"
 	path := filepath.Join(t.TempDir(), "config.yaml")

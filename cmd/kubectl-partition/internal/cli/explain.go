@@ -11,7 +11,9 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -44,13 +46,16 @@ is simulated: the answer is what would become of a pod that is created now. Name
 cluster with the same names. With --local no cluster is asked: every type counts as active,
 and a namespace that is not in the files allows all of them.
 
+For a pod that waits and needs CPUs, memory or devices of one NUMA node, each node that has reported
+its NUMA nodes is listed, with the zone that lacks least, and what of.
+
 Other limits on where a pod may run, such as selectors, taints or memory, are up to the
 scheduler and not checked.
 
 Exit codes:
   0  all pods that ask are, or would be, partitioned
   1  some that ask are not, or would not be, or no node has room for them, or the
-     node of one has no pool of its type any more
+     node of one has no pool of its type any more, or no NUMA node has room for one that waits
   2  an object cannot be read, or the answer depends on something unknown`,
 		Example: `  # Why is this pod ordinary?
   kubectl partition explain -n my-operator operator-5b5f5bb99d-95s82
@@ -90,6 +95,9 @@ type explainOptions struct {
 	// fromFiles is what the files say of namespaces; namespaces also has what the cluster does.
 	fromFiles, namespaces map[string]simulate.Namespace
 	unknown               []status.Unknown
+	// reports are those of NUMA nodes, read for the first pod that needs them.
+	reports     []v1alpha2.NodeResourceTopology
+	reportsRead bool
 }
 
 // explanations is what -o json prints.
@@ -263,7 +271,11 @@ func (e *explainOptions) explain(ctx context.Context, object runtime.Object, fro
 		if about.Runtime, err = e.runtime(ctx, pod); err != nil {
 			return nil, err
 		}
-		return explain.Pod(pod, about)
+		explanation, err := explain.Pod(pod, about)
+		if err == nil && explain.Waits(pod) {
+			explanation.Zones, err = e.zones(ctx, pod)
+		}
+		return explanation, err
 	}
 	return explain.Template(object, about)
 }
@@ -281,6 +293,18 @@ func (e *explainOptions) runtime(ctx context.Context, pod *v1.Pod) (string, erro
 		return "", nil
 	}
 	return node.Status.NodeInfo.ContainerRuntimeVersion, nil
+}
+
+// zones says where a pod that waits has a NUMA node with room.
+func (e *explainOptions) zones(ctx context.Context, pod *v1.Pod) ([]explain.Zone, error) {
+	if !e.reportsRead {
+		var err error
+		if e.reports, err = explain.ReadReports(ctx, e.client, &e.unknown); err != nil {
+			return nil, err
+		}
+		e.reportsRead = true
+	}
+	return explain.Zones(pod, e.reports, time.Now()), nil
 }
 
 // namespacesOf returns what objects say of namespaces, by name.
@@ -365,6 +389,21 @@ func printExplanation(w io.Writer, e *explain.Explanation, most int) {
 			text += ", limit " + millicores(c.LimitMillicores)
 		}
 		line("Container", "%s originally asked for cpu: %s", c.Name, text)
+	}
+	for i, zone := range e.Zones {
+		switch {
+		case i >= most:
+			line("NUMA nodes", "and %d more nodes; -o wide lists all", len(e.Zones)-i)
+		case zone.Enough:
+			line("NUMA nodes", "node %s has a zone with room", zone.Node)
+		case zone.Zone != "":
+			line("NUMA nodes", "node %s: zone %s lacks %s of %s", zone.Node, zone.Zone, zone.Missing, zone.Resource)
+		default:
+			line("NUMA nodes", "node %s: %s", zone.Node, zone.Why)
+		}
+		if i >= most {
+			break
+		}
 	}
 	if e.Outcome != partition.Partitioned {
 		return
