@@ -253,7 +253,14 @@ func aNodeIsDrained(a *admin) (end func()) {
 	a.Cleanup(func() {
 		a.Client.CoreV1().Namespaces().Delete(context.WithoutCancel(a.Context()), rig.PodNamespace, metav1.DeleteOptions{})
 	})
+	// What it has observed with the driver that make install chooses, which needs systemd, is forgotten.
+	a.kubectl("scale", "--namespace="+a.namespace, "deployment/partition-controller", "--replicas=0")
+	a.kubectl("delete", "--namespace="+a.namespace, "pods", "--selector=app=partition-controller", "--force", "--grace-period=0")
+	a.kubectl("delete", "--namespace="+a.namespace+"-agent", "jobs", "--all")
+	a.kubectl("annotate", "node", a.Name, "cpupolicy.workload.openshift.io/observed-")
 	a.settle("driver: command")
+	a.kubectl("scale", "--namespace="+a.namespace, "deployment/partition-controller", "--replicas=1")
+	a.kubectl("rollout", "status", "--namespace="+a.namespace, "deployment", "--timeout=2m")
 	a.WaitFor(a.T, a.Limit, "the node is observed", func() error { return a.Labelled(a.T, "false") })
 	a.CreateNamespace(a.T)
 	kept := rig.Pod("kept", nil, "memory=16Mi", "")
