@@ -16,34 +16,15 @@ import (
 	"workload.openshift.io/operators/internal/testenv"
 )
 
-// TestEveryRightIsUsed compares the roles of both clusters with what the tests before made the companion do. go test goes by the
-// names of files, so this one comes last.
-func TestEveryRightIsUsed(t *testing.T) {
+// TestEveryRightOfAnOrdinaryClusterIsUsed compares the role of an ordinary cluster with what the tests before made the companion do.
+// The other roles are the rules'. go test goes by the names of files, so this one comes last but for them.
+func TestEveryRightOfAnOrdinaryClusterIsUsed(t *testing.T) {
 	for name, test := range map[string]struct {
 		in     *testenv.ControlPlane
 		role   string
 		user   string
 		unused []string
 	}{
-		"home": {testenv.Start(t), "tuning/rbac/role.yaml", "system:serviceaccount:partition-tuning:partition-controller", []string{
-			// Only for metrics, which nobody asks for here.
-			"create authentication.k8s.io/tokenreviews",
-			// Only if the other program's Deployment is there.
-			"create authorization.k8s.io/subjectaccessreviews",
-			// Of an Event that comes again.
-			"patch events.k8s.io/events",
-			// Where kube-apiserver does not stream lists.
-			"list /secrets",
-		}},
-		"hosted": {testenv.StartHosted(t), "tuning/hosted/role.yaml", "system:serviceaccount:partition-tuning:tuning", []string{
-			"create authorization.k8s.io/subjectaccessreviews",
-			// An older version's operand of another name.
-			"delete apps/daemonsets",
-			// It is asked for when an apply makes an object, and the request is a patch.
-			"create apps/daemonsets",
-			// Where kube-apiserver does not stream lists.
-			"list /nodes", "list tuned.openshift.io/profiles",
-		}},
 		// Besides what it has at home everywhere.
 		"ordinary": {testenv.Start(t), "tuning-ordinary/cluster/role.yaml", "system:serviceaccount:partition-tuning:partition-controller", []string{
 			"create apps/daemonsets",
