@@ -388,7 +388,7 @@ func controlPlane(request Request, s Situation) (findings []Finding) {
 		if !IsReady(other) {
 			findings = append(findings, Finding{Code: ControlPlaneNotReady, Object: nodeObject(other.Name), Text: "is of the control plane, too, and is not Ready", Remedy: "bring it back first"})
 		}
-		if status, _, err := nodestatus.ReadStatus(other.Annotations); err == nil && status.State == Running && s.Lock.Node != other.Name {
+		if status, _, err := nodestatus.ReadStatus(other.Annotations); err == nil && status.State == nodestatus.Running && s.Lock.Node != other.Name {
 			underWay(other.Name, fmt.Sprintf("is of the control plane, too, and is being switched: policy %s is %s", status.Policy, status.State))
 		}
 		// One that takes no lock of the control plane is kept apart by its claim.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/cpuset"
 	virtv1 "kubevirt.io/api/core/v1"
 	"workload.openshift.io/kubernetes/node/readmission"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/partition/partitiontest/podtest"
 )
@@ -92,7 +93,7 @@ func unchanged(t *testing.T, s Situation) Situation {
 }
 
 func annotated(node *corev1.Node, status string) *corev1.Node {
-	node.Annotations[StatusAnnotation] = status
+	node.Annotations[nodestatus.StatusAnnotation] = status
 	return node
 }
 

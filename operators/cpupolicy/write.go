@@ -11,28 +11,12 @@ import (
 	"workload.openshift.io/operators/api/untrusted"
 )
 
-// StatusAnnotation on a Node is the API: it asks for a policy, and says how far that is.
-const StatusAnnotation = nodestatus.StatusAnnotation
-
 // Policy is a CPU manager policy.
 type Policy = operation.Policy
 
 const (
 	None   = operation.None
 	Static = operation.Static
-)
-
-// Status is the value of the annotation, and State how far the change to a policy is.
-type (
-	Status = nodestatus.Status
-	State  = nodestatus.State
-)
-
-const (
-	Requested = nodestatus.Requested
-	Running   = nodestatus.Running
-	Complete  = nodestatus.Complete
-	Failed    = nodestatus.Failed
 )
 
 // Writer is who writes the annotation.
@@ -46,10 +30,10 @@ const (
 )
 
 // SupersededError says that an operation must not write, since the annotation is about another.
-type SupersededError struct{ Old, Has Status }
+type SupersededError struct{ Old, Has nodestatus.Status }
 
 func (e *SupersededError) Error() string {
-	return fmt.Sprintf("annotation %s: id %q with policy %q must not replace id %q with policy %q", StatusAnnotation, e.Old.ID, e.Old.Policy, e.Has.ID, e.Has.Policy)
+	return fmt.Sprintf("annotation %s: id %q with policy %q must not replace id %q with policy %q", nodestatus.StatusAnnotation, e.Old.ID, e.Old.Policy, e.Has.ID, e.Has.Policy)
 }
 
 // CheckWrite returns an error if the writer must not change the annotations of a Node in that way.
@@ -63,17 +47,17 @@ func (e *SupersededError) Error() string {
 //     failed. After that, only message and begun may change. Evictions that nobody asked for are refused.
 //   - What cannot be parsed may be replaced by anything that can be, and removed.
 func CheckWrite(before, after map[string]string, by Writer) error {
-	value, has := after[StatusAnnotation]
-	if old, had := before[StatusAnnotation]; had == has && old == value {
+	value, has := after[nodestatus.StatusAnnotation]
+	if old, had := before[nodestatus.StatusAnnotation]; had == has && old == value {
 		return nil
 	}
 	// A status that cannot be parsed is as good as none: it must not block its correction.
-	was, err := nodestatus.ParseStatus(before[StatusAnnotation])
+	was, err := nodestatus.ParseStatus(before[nodestatus.StatusAnnotation])
 	if err != nil {
-		was = Status{}
+		was = nodestatus.Status{}
 	}
 	refuse := func(format string, args ...any) error {
-		return fmt.Errorf("annotation "+StatusAnnotation+": "+format, args...)
+		return fmt.Errorf("annotation "+nodestatus.StatusAnnotation+": "+format, args...)
 	}
 	busy := func() error {
 		return refuse("policy %s is %s (id %q); wait until that is complete or failed", was.Policy, was.State, was.ID)
@@ -90,28 +74,28 @@ func CheckWrite(before, after map[string]string, by Writer) error {
 	}
 	if by == User {
 		switch {
-		case is.State != Requested:
-			return refuse("status %q is the controller's to write; ask with status %q", is.State, Requested)
-		case is != Status{State: Requested, Policy: is.Policy, AllowEvicted: is.AllowEvicted}:
+		case is.State != nodestatus.Requested:
+			return refuse("status %q is the controller's to write; ask with status %q", is.State, nodestatus.Requested)
+		case is != nodestatus.Status{State: nodestatus.Requested, Policy: is.Policy, AllowEvicted: is.AllowEvicted}:
 			return refuse("id %q, job %q, message %q and since are the controller's to write; leave them out", is.ID, is.Job, untrusted.Abbreviate(is.Message, 80))
 		case was.UnderWay():
 			return busy()
 		}
 		return nil
 	}
-	next := map[State][]State{
-		Requested: {Requested, Running, Failed},
-		Running:   {Running, Complete, Failed},
-		Complete:  {Complete},
-		Failed:    {Failed},
+	next := map[nodestatus.State][]nodestatus.State{
+		nodestatus.Requested: {nodestatus.Requested, nodestatus.Running, nodestatus.Failed},
+		nodestatus.Running:   {nodestatus.Running, nodestatus.Complete, nodestatus.Failed},
+		nodestatus.Complete:  {nodestatus.Complete},
+		nodestatus.Failed:    {nodestatus.Failed},
 	}
 	switch {
-	case was == Status{}:
+	case was == nodestatus.Status{}:
 		return nil
-	case is.State == Requested && !was.UnderWay():
+	case is.State == nodestatus.Requested && !was.UnderWay():
 		return nil // a request by the controller itself, for a group of nodes
-	case was.State == Requested && was.ID == "":
-		takesUp, refuses := is.State == Requested && is.ID != "", is.State == Failed && is.ID == ""
+	case was.State == nodestatus.Requested && was.ID == "":
+		takesUp, refuses := is.State == nodestatus.Requested && is.ID != "", is.State == nodestatus.Failed && is.ID == ""
 		if is.Policy != was.Policy || !takesUp && !refuses {
 			return refuse("status %q with policy %q and id %q must not follow a request for %q that has no id; give it one first", is.State, is.Policy, is.ID, was.Policy)
 		}

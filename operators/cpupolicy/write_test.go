@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 )
 
 func TestCheckWrite(t *testing.T) {
@@ -43,7 +44,7 @@ func TestCheckWrite(t *testing.T) {
 		{"a user removes what cannot be parsed", User, broken, absent, nil},
 		{"a user leaves what cannot be parsed", User, broken, broken, nil},
 		{"a user leaves what only the controller writes", User, running, running, nil},
-		{"a user writes what cannot be parsed", User, absent, broken, []string{StatusAnnotation, `comp`}},
+		{"a user writes what cannot be parsed", User, absent, broken, []string{nodestatus.StatusAnnotation, `comp`}},
 		{"a user forges success", User, request, complete, []string{`status "complete"`}},
 		{"a user forges running", User, absent, running, []string{`status "running"`}},
 		{"a user gives an id", User, absent, taken, []string{`id "a1"`}},
@@ -83,20 +84,20 @@ func TestCheckWrite(t *testing.T) {
 		{"the controller corrects what cannot be parsed", Controller, broken, failed, nil},
 		{"the controller ends what runs without id", Controller, plain, `{"status":"failed","policy":"static"}`, nil},
 		{"the controller removes it", Controller, running, absent, nil},
-		{"the controller writes what cannot be parsed", Controller, absent, broken, []string{StatusAnnotation}},
+		{"the controller writes what cannot be parsed", Controller, absent, broken, []string{nodestatus.StatusAnnotation}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			annotations := func(value string) map[string]string {
 				if value == absent {
 					return map[string]string{"other": "1"}
 				}
-				return map[string]string{StatusAnnotation: value}
+				return map[string]string{nodestatus.StatusAnnotation: value}
 			}
 			checkError(t, CheckWrite(annotations(test.before), annotations(test.after), test.by), test.err)
 		})
 	}
 	var superseded *SupersededError
-	if err := CheckWrite(map[string]string{StatusAnnotation: newer}, map[string]string{StatusAnnotation: complete}, Controller); !errors.As(err, &superseded) || superseded.Has.ID != "b2" {
+	if err := CheckWrite(map[string]string{nodestatus.StatusAnnotation: newer}, map[string]string{nodestatus.StatusAnnotation: complete}, Controller); !errors.As(err, &superseded) || superseded.Has.ID != "b2" {
 		t.Errorf("got %v, want a SupersededError that names b2", err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/cpupolicy"
 )
 
@@ -123,12 +124,12 @@ func (s *server) act(ctx context.Context, user authenticationv1.UserInfo, name, 
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
-		status := cpupolicy.Status{State: cpupolicy.Requested, Policy: policy}.String()
-		if annotations[cpupolicy.StatusAnnotation] == status {
+		status := nodestatus.Status{State: nodestatus.Requested, Policy: policy}.String()
+		if annotations[nodestatus.StatusAnnotation] == status {
 			// Such a write changes nothing, so kube-apiserver would ask no webhook.
 			return refusal(http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("node %s: policy %s is refused:\nit is requested already", name, policy))
 		}
-		annotations[cpupolicy.StatusAnnotation] = status
+		annotations[nodestatus.StatusAnnotation] = status
 		node.SetAnnotations(annotations)
 		_, err = theirs.Update(ctx, node, metav1.UpdateOptions{FieldManager: "cpupolicy-action"})
 		return err

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/policyclient"
 )
@@ -61,7 +62,7 @@ func underWay(n policyclient.Node) string {
 
 // addNode shows what is under way on a node, and what has failed: that stays until the next request.
 func (p *page) addNode(n policyclient.Node) {
-	if n.State == cpupolicy.Failed {
+	if n.State == nodestatus.Failed {
 		text := n.Message
 		if text == "" {
 			text = "The node says no more."

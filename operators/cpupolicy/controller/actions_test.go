@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/action"
 )
@@ -128,7 +129,7 @@ func TestWhatAnActionAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.awaitStatus("busy", cpupolicy.Running)
+	c.awaitStatus("busy", nodestatus.Running)
 	tokens := map[string]string{
 		"nobody":           "",
 		"a liar":           "abc",
@@ -198,7 +199,7 @@ func TestWhatAnActionAnswers(t *testing.T) {
 			if (response.Header.Get("WWW-Authenticate") != "") != (test.code == 401) || (response.Header.Get("Allow") != "") != (test.code == 405) {
 				t.Errorf("the headers are %v", response.Header)
 			}
-			if status := c.node("viewed").Annotations[cpupolicy.StatusAnnotation]; status != "" {
+			if status := c.node("viewed").Annotations[nodestatus.StatusAnnotation]; status != "" {
 				t.Errorf("the status has become %s", status)
 			}
 		})
@@ -215,7 +216,7 @@ func TestWhatAnActionAnswers(t *testing.T) {
 			if response, body := to.call(t, "POST", "/"+test.node+"?action="+test.action, tokens[test.who]); response.StatusCode != http.StatusNoContent || len(body) > 0 {
 				t.Fatalf("the answer is %d: %s", response.StatusCode, body)
 			}
-			if status := c.awaitStatus(test.node, cpupolicy.Complete); status.Policy != test.policy {
+			if status := c.awaitStatus(test.node, nodestatus.Complete); status.Policy != test.policy {
 				t.Errorf("the status is %s", status)
 			}
 			c.eventually(func() error {

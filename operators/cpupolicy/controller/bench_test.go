@@ -58,7 +58,7 @@ func BenchmarkFiveThousandNodes(b *testing.B) {
 		node.Status.NodeInfo.BootID = "boot"
 		(&nodestatus.Observed{Observation: operation.Observation{Policy: cpupolicy.None}, BootID: "boot", At: time.Now()}).Put(node)
 		if 100 <= i && i < 200 {
-			node.Annotations[cpupolicy.StatusAnnotation] = cpupolicy.Status{State: cpupolicy.Requested, Policy: cpupolicy.Static, ID: fmt.Sprint("static-", i), Group: "all", Since: time.Now()}.String()
+			node.Annotations[nodestatus.StatusAnnotation] = nodestatus.Status{State: nodestatus.Requested, Policy: cpupolicy.Static, ID: fmt.Sprint("static-", i), Group: "all", Since: time.Now()}.String()
 		}
 		for image := range 50 {
 			name := fmt.Sprintf("registry.example.com/some/where/an-image-of-a-usual-name@sha256:%064d", image)

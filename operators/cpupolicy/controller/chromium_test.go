@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
-	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/e2e/browser"
 	"workload.openshift.io/operators/internal/testenv"
 )
@@ -209,7 +209,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		v.Open(other.URL)
 		v.Press("Win")
 		v.mustSay("the answer", v.Text(), "nothing was done", "cross-origin")
-		if status := c.node("worker-2").Annotations[cpupolicy.StatusAnnotation]; status != "" {
+		if status := c.node("worker-2").Annotations[nodestatus.StatusAnnotation]; status != "" {
 			t.Errorf("it has written %s", status)
 		}
 	})

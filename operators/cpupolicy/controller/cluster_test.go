@@ -303,7 +303,7 @@ func (c *cluster) playAgent(node string, args []string) (text string, ok bool) {
 
 // ask writes a request, as a person does.
 func (c *cluster) ask(node string, policy cpupolicy.Policy) error {
-	return c.annotate(node, cpupolicy.StatusAnnotation, fmt.Sprintf(`{"status":"requested","policy":%q}`, policy))
+	return c.annotate(node, nodestatus.StatusAnnotation, fmt.Sprintf(`{"status":"requested","policy":%q}`, policy))
 }
 
 func (c *cluster) annotate(node, key, value string) error {
@@ -320,7 +320,7 @@ func (c *cluster) node(name string) *corev1.Node {
 	return &node
 }
 
-func (c *cluster) status(name string) cpupolicy.Status {
+func (c *cluster) status(name string) nodestatus.Status {
 	c.t.Helper()
 	status, _, err := nodestatus.ReadStatus(c.node(name).Annotations)
 	if err != nil {
@@ -343,7 +343,7 @@ func (c *cluster) awaitObserved(names ...string) {
 }
 
 // awaitStatus waits until the operation of a node has a state, and its claim is gone if it has ended.
-func (c *cluster) awaitStatus(name string, state cpupolicy.State) cpupolicy.Status {
+func (c *cluster) awaitStatus(name string, state nodestatus.State) nodestatus.Status {
 	c.t.Helper()
 	c.eventually(func() error {
 		node, status := c.node(name), c.status(name)

@@ -21,7 +21,6 @@ import (
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/companion"
-	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/foreign"
 )
 
@@ -36,7 +35,7 @@ var harvester = foreign.Manager{
 	Fields: []foreign.Fields{{
 		Kind:  nodeKind,
 		Owner: "harvester",
-		Paths: []fieldpath.Path{fieldpath.MakePathOrDie("metadata", "annotations", cpupolicy.StatusAnnotation)},
+		Paths: []fieldpath.Path{fieldpath.MakePathOrDie("metadata", "annotations", nodestatus.StatusAnnotation)},
 	}},
 	HandOver: "scale that Deployment to zero, and remove the annotation that it wrote from the nodes",
 }
@@ -78,7 +77,7 @@ func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) compan
 		Home: companion.Access{
 			Cache:   cached,
 			Foreign: []foreign.Manager{harvester},
-			Marks:   companion.Marks{Annotations: []string{cpupolicy.StatusAnnotation, nodestatus.ObservedAnnotation, CordonedAnnotation}},
+			Marks:   companion.Marks{Annotations: []string{nodestatus.StatusAnnotation, nodestatus.ObservedAnnotation, CordonedAnnotation}},
 		},
 	}
 }

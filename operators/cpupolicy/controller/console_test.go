@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/console"
@@ -147,7 +148,7 @@ func TestThePagesActAsTheirUser(t *testing.T) {
 				}
 				return nil
 			})
-			if status := c.node("free").Annotations[cpupolicy.StatusAnnotation]; status != "" || c.isPinned(t, "web") || c.isPinned(t, "running") {
+			if status := c.node("free").Annotations[nodestatus.StatusAnnotation]; status != "" || c.isPinned(t, "web") || c.isPinned(t, "running") {
 				t.Errorf("the node has the status %q, and one of the machines may be pinned", status)
 			}
 		})
@@ -159,7 +160,7 @@ func TestThePagesActAsTheirUser(t *testing.T) {
 		t.Errorf("of a node that is paused it says: %s", said)
 	}
 	visit(t, pages["anna"]+"host", node)
-	if status := c.status("free"); status.State != cpupolicy.Requested || status.Policy != cpupolicy.Static {
+	if status := c.status("free"); status.State != nodestatus.Requested || status.Policy != cpupolicy.Static {
 		t.Errorf("asked by who may, the status is %s", status)
 	}
 	visit(t, pages["anna"]+"virtual-machines", pin)

@@ -136,11 +136,11 @@ func (r *groupsReconciler) ask(ctx context.Context, group *v1alpha1.CPUManagerPo
 			return nil // the cache was old
 		}
 		before := maps.Clone(node.Annotations)
-		status := cpupolicy.Status{
-			State: cpupolicy.Requested, Policy: cpupolicy.Policy(group.Spec.Policy), Since: r.now(),
+		status := nodestatus.Status{
+			State: nodestatus.Requested, Policy: cpupolicy.Policy(group.Spec.Policy), Since: r.now(),
 			ID: fmt.Sprintf("%s-%s", group.Spec.Policy, rand.String(12)), Group: group.Name, Generation: group.Generation,
 		}
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, cpupolicy.StatusAnnotation, status.String())
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, nodestatus.StatusAnnotation, status.String())
 		return cpupolicy.CheckWrite(before, node.Annotations, cpupolicy.Controller)
 	})
 }
@@ -160,7 +160,7 @@ func wants(group *v1alpha1.CPUManagerPolicy, node *corev1.Node) bool {
 // brokenBy reports whether a node has failed for a group after its kubelet was stopped. What is wrong with the
 // spec may be wrong on every node, so that this one counts against maxUnavailable, healthy or not, until it has
 // the policy or is tried again.
-func brokenBy(group *v1alpha1.CPUManagerPolicy, node *corev1.Node, status cpupolicy.Status) bool {
+func brokenBy(group *v1alpha1.CPUManagerPolicy, node *corev1.Node, status nodestatus.Status) bool {
 	return status.Begun && cpupolicy.FailedFor(group, status) && nodestatus.InForce(node) != cpupolicy.Policy(group.Spec.Policy)
 }
 
@@ -186,7 +186,7 @@ func viewOf(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (v view) {
 		switch {
 		case status.UnderWay():
 			v.updating++
-			if status.State == cpupolicy.Requested {
+			if status.State == nodestatus.Requested {
 				v.requested++
 			}
 		case nodestatus.InForce(node) == cpupolicy.Policy(group.Spec.Policy):
@@ -250,7 +250,7 @@ func unavailableOthers(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node)
 }
 
 // statusAndClaim are zero if they cannot be read.
-func statusAndClaim(node *corev1.Node) (status cpupolicy.Status, claim nodegroup.Claim) {
+func statusAndClaim(node *corev1.Node) (status nodestatus.Status, claim nodegroup.Claim) {
 	status, _, _ = nodestatus.ReadStatus(node.Annotations)
 	if c, err := nodegroup.ClaimOf(node); err == nil {
 		claim = c
@@ -259,7 +259,7 @@ func statusAndClaim(node *corev1.Node) (status cpupolicy.Status, claim nodegroup
 }
 
 // holdsLock reports whether the operation that has a node was begun under the group's lock.
-func holdsLock(group *v1alpha1.CPUManagerPolicy, status cpupolicy.Status, claim nodegroup.Claim) bool {
+func holdsLock(group *v1alpha1.CPUManagerPolicy, status nodestatus.Status, claim nodegroup.Claim) bool {
 	return claim.Owner == Name && claim.Operation == status.ID && status.Group == group.Name
 }
 
@@ -269,7 +269,7 @@ func unavailableBeside(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node)
 	for _, node := range members {
 		status, claim := statusAndClaim(node)
 		foreign := claim.Owner != "" && claim.Owner != Name
-		if !holdsLock(group, status, claim) && (unavailable(node) || status.State == cpupolicy.Running || foreign) {
+		if !holdsLock(group, status, claim) && (unavailable(node) || status.State == nodestatus.Running || foreign) {
 			names = append(names, node.Name)
 		}
 	}

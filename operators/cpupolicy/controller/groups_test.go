@@ -109,7 +109,7 @@ func aGroupIsSwitchedAFewNodesAtATime(t *testing.T, c *cluster) {
 		t.Errorf("%d nodes were switched at once, and 2 may be", most)
 	}
 	for _, name := range names {
-		status := c.awaitStatus(name, cpupolicy.Complete)
+		status := c.awaitStatus(name, nodestatus.Complete)
 		if node := c.node(name); node.Spec.Unschedulable || node.Annotations[CordonedAnnotation] != "" || status.Group != "workers" {
 			t.Errorf("node %s is left with %v, unschedulable %t", name, node.Annotations, node.Spec.Unschedulable)
 		}
@@ -125,7 +125,7 @@ func aNodeThatFailsIsNotTriedAgainByItsGroup(t *testing.T, c *cluster) {
 	c.awaitObserved("w0")
 	group := c.group("one", v1alpha1.CPUManagerPolicySpec{Nodes: v1alpha1.NodeSelection{Names: []string{"w0"}}, Policy: v1alpha1.PolicyStatic})
 	c.awaitCondition(group, v1alpha1.ConditionDegraded)
-	first := c.awaitStatus("w0", cpupolicy.Failed)
+	first := c.awaitStatus("w0", nodestatus.Failed)
 	if degraded := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionDegraded); !strings.Contains(degraded.Message, "w0") || !strings.Contains(degraded.Message, "it did not start") {
 		t.Errorf("the condition says %q", degraded.Message)
 	}
@@ -160,7 +160,7 @@ func aGroupStopsWhereItsNodesFail(t *testing.T, c *cluster) {
 	}
 	c.awaitObserved(names...)
 	group := c.group("broken", v1alpha1.CPUManagerPolicySpec{Nodes: v1alpha1.NodeSelection{Names: names}, Policy: v1alpha1.PolicyStatic})
-	c.awaitStatus("w1", cpupolicy.Failed)
+	c.awaitStatus("w1", nodestatus.Failed)
 	c.eventually(func() error {
 		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(group), group); err != nil {
 			return err
@@ -184,7 +184,7 @@ func aGroupStopsWhereItsNodesFail(t *testing.T, c *cluster) {
 	if err := c.ask("w1", cpupolicy.Static); err != nil {
 		t.Fatal(err)
 	}
-	if status := c.awaitStatus("w1", cpupolicy.Failed); status.Group != "" || status.Generation != group.Generation {
+	if status := c.awaitStatus("w1", nodestatus.Failed); status.Group != "" || status.Generation != group.Generation {
 		t.Errorf("the status of what a person asked for is %s", status)
 	}
 	testenv.Always(t, 2*time.Second, func() error {
@@ -210,7 +210,7 @@ func aGroupStopsWhereItsNodesFail(t *testing.T, c *cluster) {
 func TestNodesThatFailedCountUntilTheSpecChanges(t *testing.T) {
 	const rolledBack = `{"status":"failed","policy":"static","id":"a1","group":"g","generation":2,"begun":true}`
 	node := func(name, status, policy string, ready bool) *corev1.Node {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{cpupolicy.StatusAnnotation: status}}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{nodestatus.StatusAnnotation: status}}}
 		(&nodestatus.Observed{Observation: operation.Observation{Policy: operation.Policy(policy)}, At: clock()}).Put(n)
 		if ready {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
@@ -293,7 +293,7 @@ func aGroupThatIsCreatedAgainTriesAgain(t *testing.T, c *cluster) {
 	if err := c.Client.Create(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	failed := c.awaitStatus("w0", cpupolicy.Failed)
+	failed := c.awaitStatus("w0", nodestatus.Failed)
 	c.mu.Lock()
 	h.run = nil
 	c.mu.Unlock()
@@ -313,7 +313,7 @@ func aNodeThatHasLeftItsGroupIsNotSwitched(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	group := c.group("left", v1alpha1.CPUManagerPolicySpec{Nodes: v1alpha1.NodeSelection{Names: []string{"w0"}}, Policy: v1alpha1.PolicyStatic})
-	c.awaitStatus("w0", cpupolicy.Requested)
+	c.awaitStatus("w0", nodestatus.Requested)
 	c.eventually(func() error {
 		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(group), group); err != nil {
 			return err
@@ -322,7 +322,7 @@ func aNodeThatHasLeftItsGroupIsNotSwitched(t *testing.T, c *cluster) {
 		return c.Client.Update(t.Context(), group)
 	})
 	c.eventually(func() error {
-		if status := c.status("w0"); status.State != cpupolicy.Failed {
+		if status := c.status("w0"); status.State != nodestatus.Failed {
 			return fmt.Errorf("the status is %s", status)
 		}
 		return nil
@@ -353,7 +353,7 @@ func TestUnavailableNodesOfAGroupCount(t *testing.T) {
 		"lost in a person's operation":                   {`{"status":"failed","policy":"static","id":"a1"}`, claimed(Name, "a1"), 1},
 		"lost in an operation before the one that ended": {`{"status":"failed","policy":"static","id":"a2","group":"g"}`, claimed(Name, "a1"), 1},
 	} {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{cpupolicy.StatusAnnotation: test.status, nodegroup.ClaimAnnotation: test.claim}}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{nodestatus.StatusAnnotation: test.status, nodegroup.ClaimAnnotation: test.claim}}}
 		if got := unavailableOthers(group, []*corev1.Node{node}); got != test.counts {
 			t.Errorf("%s: %d nodes count, want %d", name, got, test.counts)
 		}
@@ -363,7 +363,7 @@ func TestUnavailableNodesOfAGroupCount(t *testing.T) {
 // A group never has more nodes down than it allows, no matter who took them down.
 func TestTheLockOfAGroupAllowsForWhatElseIsDown(t *testing.T) {
 	node := func(name, status, owner, id string, ready bool) *corev1.Node {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{cpupolicy.StatusAnnotation: status}}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{nodestatus.StatusAnnotation: status}}}
 		if owner != "" {
 			n.Annotations[nodegroup.ClaimAnnotation] = nodegroup.Claim{Owner: owner, Operation: id, Since: clock()}.String()
 		}
@@ -508,7 +508,7 @@ func aNodeIsDrainedBeforeItsPolicyIsSwitched(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	c.awaitCondition(group, v1alpha1.ConditionAvailable)
-	c.awaitStatus("w0", cpupolicy.Complete)
+	c.awaitStatus("w0", nodestatus.Complete)
 	if c.node("w0").Spec.Unschedulable {
 		t.Error("the node is left cordoned")
 	}
@@ -546,7 +546,7 @@ func aDrainedNodeWaitsForTheRestOfTheControlPlane(t *testing.T, c *cluster) {
 	}
 	c.mu.Unlock()
 	ready(corev1.ConditionTrue)
-	c.awaitStatus("cp0", cpupolicy.Complete)
+	c.awaitStatus("cp0", nodestatus.Complete)
 }
 
 func aDrainThatTakesTooLongChangesNothing(t *testing.T, c *cluster) {
@@ -557,7 +557,7 @@ func aDrainThatTakesTooLongChangesNothing(t *testing.T, c *cluster) {
 		Nodes: v1alpha1.NodeSelection{Names: []string{"w0"}}, Policy: v1alpha1.PolicyStatic, Cordon: true,
 		Drain: &v1alpha1.Drain{Timeout: &metav1.Duration{Duration: 2 * time.Second}},
 	})
-	status := c.awaitStatus("w0", cpupolicy.Failed)
+	status := c.awaitStatus("w0", nodestatus.Failed)
 	if !strings.Contains(status.Message, "nothing was changed") || !strings.Contains(status.Message, "default/stays") {
 		t.Errorf("the message is %q", status.Message)
 	}

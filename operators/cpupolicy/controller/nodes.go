@@ -299,7 +299,7 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 	}
 	status, _, err := nodestatus.ReadStatus(node.Annotations)
 	if err != nil {
-		status = cpupolicy.Status{}
+		status = nodestatus.Status{}
 	}
 	n := rollout.Node{Name: name, State: state, DespiteCordon: status.Group == ""}
 	if cpupolicy.IsControlPlane(&node) {
@@ -312,7 +312,7 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 	} else if status.Group != "" {
 		n.Refused = fmt.Sprintf("the CPUManagerPolicy %s is gone", status.Group)
 	}
-	if status.State == cpupolicy.Requested && status.ID == "" {
+	if status.State == nodestatus.Requested && status.ID == "" {
 		n.Waits = leftAlone(&node)
 	}
 	n.Refused = cmp.Or(n.Refused, refused)
@@ -335,9 +335,9 @@ const beingObserved = "is being observed"
 const paused = "the node is paused: it has the annotation " + nodegroup.PausedAnnotation
 
 // waitsFor returns for what a request waits; empty if it does not, or if nothing is requested.
-func waitsFor(status cpupolicy.Status, n rollout.Node) string {
+func waitsFor(status nodestatus.Status, n rollout.Node) string {
 	switch {
-	case status.State == cpupolicy.Requested && status.ID == "":
+	case status.State == nodestatus.Requested && status.ID == "":
 		return n.Waits
 	case n.Operation.Phase != rollout.Requested || n.Refused != "":
 		return ""
@@ -383,7 +383,7 @@ func (r *nodesReconciler) sayWaits(node *corev1.Node, waits string) {
 
 // judge says what keeps a request from being carried out. It has the node observed first. The group
 // is nil if a person asks.
-func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status cpupolicy.Status, group *v1alpha1.CPUManagerPolicy, n *rollout.Node) error {
+func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status nodestatus.Status, group *v1alpha1.CPUManagerPolicy, n *rollout.Node) error {
 	if n.Waits = leftAlone(node); n.Waits != "" {
 		return nil
 	}
@@ -419,7 +419,7 @@ func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status c
 }
 
 // inTheWay returns for what a request waits, and why it is refused; both are empty if nothing prevents it.
-func inTheWay(status cpupolicy.Status, situation cpupolicy.Situation) (waits, refused string) {
+func inTheWay(status nodestatus.Status, situation cpupolicy.Situation) (waits, refused string) {
 	var reasons []string
 	for _, f := range cpupolicy.Preconditions(cpupolicy.Request{ID: status.ID, Policy: status.Policy, AllowEvicted: status.AllowEvicted}, situation) {
 		switch {
@@ -434,7 +434,7 @@ func inTheWay(status cpupolicy.Status, situation cpupolicy.Situation) (waits, re
 }
 
 // noLongerWanted returns why a group does not want any more what it has asked of a node; empty if it does.
-func noLongerWanted(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node, name string, status cpupolicy.Status) string {
+func noLongerWanted(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node, name string, status nodestatus.Status) string {
 	switch {
 	case cpupolicy.Policy(group.Spec.Policy) != status.Policy:
 		return fmt.Sprintf("the CPUManagerPolicy %s asks for the policy %s now", group.Name, group.Spec.Policy)
@@ -446,7 +446,7 @@ func noLongerWanted(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node, na
 
 // afterDrain looks again, since a drain may have taken most of an hour: at the control plane, at the other nodes
 // of the group, and at what the restarted kubelet would reject. Of what the agent said only the pods have changed.
-func (r *nodesReconciler) afterDrain(ctx context.Context, node *corev1.Node, status cpupolicy.Status, group *v1alpha1.CPUManagerPolicy) (waits, refused string, err error) {
+func (r *nodesReconciler) afterDrain(ctx context.Context, node *corev1.Node, status nodestatus.Status, group *v1alpha1.CPUManagerPolicy) (waits, refused string, err error) {
 	var nodes corev1.NodeList // nobody may change them
 	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return "", "", err
@@ -510,7 +510,7 @@ func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node, holders
 		return "", nil
 	}
 	id := fmt.Sprintf("%s-%s", status.Policy, rand.String(12))
-	if status.State == cpupolicy.Requested && cpupolicy.IsControlPlane(node) {
+	if status.State == nodestatus.Requested && cpupolicy.IsControlPlane(node) {
 		if refused, err = r.takeLock(ctx, node, id, holders); err != nil {
 			return "", err
 		}
@@ -520,13 +520,13 @@ func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node, holders
 		if err != nil || !status.UnderWay() || status.ID != "" {
 			return err
 		}
-		if status.State == cpupolicy.Requested {
+		if status.State == nodestatus.Requested {
 			status.ID, status.Generation = id, locks.generationFor(live.Name, status.Policy)
 		} else {
-			status.State, status.Message = cpupolicy.Failed, "it has no id, and nobody carries it out"
+			status.State, status.Message = nodestatus.Failed, "it has no id, and nobody carries it out"
 		}
 		status.Since = r.now()
-		live.Annotations[cpupolicy.StatusAnnotation] = status.String()
+		live.Annotations[nodestatus.StatusAnnotation] = status.String()
 		*node = *live
 		return nil
 	}); err != nil {

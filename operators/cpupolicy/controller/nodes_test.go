@@ -77,7 +77,7 @@ func aRequestIsCarriedOut(t *testing.T, c *cluster) {
 	if err := c.ask("n1", cpupolicy.Static); err != nil {
 		t.Fatal(err)
 	}
-	status := c.awaitStatus("n1", cpupolicy.Complete)
+	status := c.awaitStatus("n1", nodestatus.Complete)
 	if status.Policy != cpupolicy.Static || status.ID == "" || status.Job != jobName("n1", status.ID) || status.Message != "" {
 		t.Errorf("the status is %s", status)
 	}
@@ -107,7 +107,7 @@ func whatFailsShowsAndTheNextRequestIsFree(t *testing.T, c *cluster) {
 	if err := c.ask("n1", cpupolicy.Static); err != nil {
 		t.Fatal(err)
 	}
-	first := c.awaitStatus("n1", cpupolicy.Failed)
+	first := c.awaitStatus("n1", nodestatus.Failed)
 	for _, part := range []string{"rolled back, the policy in force is none", "the kubelet ended 3 times", "E1103 command failed"} {
 		if !strings.Contains(first.Message, part) {
 			t.Errorf("the message is %q, and lacks %q", first.Message, part)
@@ -119,7 +119,7 @@ func whatFailsShowsAndTheNextRequestIsFree(t *testing.T, c *cluster) {
 	if err := c.ask("n1", cpupolicy.Static); err != nil {
 		t.Fatal(err)
 	}
-	if second := c.awaitStatus("n1", cpupolicy.Complete); second.ID == first.ID {
+	if second := c.awaitStatus("n1", nodestatus.Complete); second.ID == first.ID {
 		t.Errorf("two operations have the id %s", second.ID)
 	}
 }
@@ -131,7 +131,7 @@ func aDeletedJobIsReplacedAndNothingIsDoneTwice(t *testing.T, c *cluster) {
 	if err := c.ask("n1", cpupolicy.Static); err != nil {
 		t.Fatal(err)
 	}
-	status := c.awaitStatus("n1", cpupolicy.Running)
+	status := c.awaitStatus("n1", nodestatus.Running)
 	job := &batchv1.Job{}
 	key := client.ObjectKey{Namespace: agentNamespace, Name: status.Job}
 	c.eventually(func() error { return c.Client.Get(t.Context(), key, job) })
@@ -145,11 +145,11 @@ func aDeletedJobIsReplacedAndNothingIsDoneTwice(t *testing.T, c *cluster) {
 		}
 		return nil
 	})
-	if status := c.status("n1"); status.State != cpupolicy.Running {
+	if status := c.status("n1"); status.State != nodestatus.Running {
 		t.Errorf("while the Job was gone the status became %s", status)
 	}
 	goOn()
-	c.awaitStatus("n1", cpupolicy.Complete)
+	c.awaitStatus("n1", nodestatus.Complete)
 }
 
 func whatTheAgentRefusesIsRefusedWithItsWords(t *testing.T, c *cluster) {
@@ -163,7 +163,7 @@ func whatTheAgentRefusesIsRefusedWithItsWords(t *testing.T, c *cluster) {
 	if err := c.ask("n1", cpupolicy.Static); err != nil {
 		t.Fatal(err)
 	}
-	if status := c.awaitStatus("n1", cpupolicy.Failed); !strings.Contains(status.Message, why) {
+	if status := c.awaitStatus("n1", nodestatus.Failed); !strings.Contains(status.Message, why) {
 		t.Errorf("the message is %q, and lacks %q", status.Message, why)
 	}
 	if err := c.ask("n1", cpupolicy.Static); err == nil || !strings.Contains(err.Error(), why) {
@@ -183,7 +183,7 @@ func whatTheAgentRefusesKeepsANodeFromItsDrain(t *testing.T, c *cluster) {
 	c.group("drained", v1alpha1.CPUManagerPolicySpec{
 		Nodes: v1alpha1.NodeSelection{Names: []string{"w0"}}, Policy: v1alpha1.PolicyStatic, Cordon: true, Drain: &v1alpha1.Drain{},
 	})
-	if status := c.awaitStatus("w0", cpupolicy.Failed); !strings.Contains(status.Message, why) || strings.Contains(status.Message, "exclusively") {
+	if status := c.awaitStatus("w0", nodestatus.Failed); !strings.Contains(status.Message, why) || strings.Contains(status.Message, "exclusively") {
 		t.Errorf("the message is %q, want %q alone", status.Message, why)
 	}
 	if c.leaving("default", "web") == nil || c.node("w0").Spec.Unschedulable {
@@ -198,7 +198,7 @@ func aMarkOfWhatHasEndedGoesWithItsCordon(t *testing.T, c *cluster) {
 	if err := c.ask("n1", cpupolicy.Static); err != nil {
 		t.Fatal(err)
 	}
-	status := c.awaitStatus("n1", cpupolicy.Complete)
+	status := c.awaitStatus("n1", nodestatus.Complete)
 	c.eventually(func() error {
 		if claim := c.node("n1").Annotations[nodegroup.ClaimAnnotation]; claim != "" {
 			return fmt.Errorf("the claim is %s", claim)
@@ -226,7 +226,7 @@ func aNodeThatGoesKeepsNobodyFromAnything(t *testing.T, c *cluster) {
 	if err := c.ask("n1", cpupolicy.Static); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitStatus("n1", cpupolicy.Running)
+	c.awaitStatus("n1", nodestatus.Running)
 	if err := c.ask("n2", cpupolicy.Static); err == nil || !strings.Contains(err.Error(), "n1") {
 		t.Fatalf("asked for another node of the control plane, the answer is %v", err)
 	}
@@ -234,7 +234,7 @@ func aNodeThatGoesKeepsNobodyFromAnything(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	c.eventually(func() error { return c.ask("n2", cpupolicy.Static) })
-	c.awaitStatus("n2", cpupolicy.Complete)
+	c.awaitStatus("n2", nodestatus.Complete)
 }
 
 // A node stands still in the middle of a switch for longer than the time limit, and somebody deletes the Job.
@@ -247,7 +247,7 @@ func aFrozenNodeIsNotReleasedBeforeItHasSettled(t *testing.T, c *cluster) {
 	if err := c.ask("n1", cpupolicy.Static); err != nil {
 		t.Fatal(err)
 	}
-	status := c.awaitStatus("n1", cpupolicy.Running)
+	status := c.awaitStatus("n1", nodestatus.Running)
 	jobs := func(command string) (found []batchv1.Job) {
 		t.Helper()
 		var list batchv1.JobList
@@ -269,7 +269,7 @@ func aFrozenNodeIsNotReleasedBeforeItHasSettled(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	c.eventually(func() error {
-		if status := c.status("n1"); status.State != cpupolicy.Failed || !status.Overdue {
+		if status := c.status("n1"); status.State != nodestatus.Failed || !status.Overdue {
 			return fmt.Errorf("the status is %s", status)
 		}
 		return nil
@@ -302,14 +302,14 @@ func aFrozenNodeIsNotReleasedBeforeItHasSettled(t *testing.T, c *cluster) {
 		return nil
 	})
 	thaw()
-	if status := c.awaitStatus("n1", cpupolicy.Failed); !strings.HasPrefix(status.Message, "no result after ") || !strings.HasSuffix(status.Message, "; then: Succeeded") {
+	if status := c.awaitStatus("n1", nodestatus.Failed); !strings.HasPrefix(status.Message, "no result after ") || !strings.HasSuffix(status.Message, "; then: Succeeded") {
 		t.Errorf("the message is %q", status.Message)
 	}
 	if h.runs[status.ID] != 1 || nodestatus.InForce(c.node("n1")) != cpupolicy.Static {
 		t.Errorf("runs are %v, and what is observed is %+v", h.runs, nodestatus.ObservedOf(c.node("n1")))
 	}
 	c.eventually(func() error { return c.ask("n2", cpupolicy.Static) })
-	c.awaitStatus("n2", cpupolicy.Complete)
+	c.awaitStatus("n2", nodestatus.Complete)
 }
 
 func aPausedNodeWaits(t *testing.T, c *cluster) {
@@ -322,13 +322,13 @@ func aPausedNodeWaits(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	c.eventually(func() error { return c.says("n1", "CPUPolicyWaits", "The request waits: the node is paused") })
-	if status := c.status("n1"); status.State != cpupolicy.Requested {
+	if status := c.status("n1"); status.State != nodestatus.Requested {
 		t.Errorf("the status is %s", status)
 	}
 	if err := c.annotate("n1", "workload.openshift.io/paused", "false"); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitStatus("n1", cpupolicy.Complete)
+	c.awaitStatus("n1", nodestatus.Complete)
 }
 
 // What a group has asked for before it was paused waits, too.
@@ -340,7 +340,7 @@ func aPausedGroupWaits(t *testing.T, c *cluster) {
 	group := c.group("pauses", v1alpha1.CPUManagerPolicySpec{
 		Nodes: v1alpha1.NodeSelection{Names: []string{"n1", "n2"}}, Policy: v1alpha1.PolicyStatic, MaxUnavailable: ptr.To(intstr.FromInt32(1)),
 	})
-	c.awaitStatus("n1", cpupolicy.Running)
+	c.awaitStatus("n1", nodestatus.Running)
 	pause := func(value string) {
 		t.Helper()
 		patch := []byte(`{"metadata": {"annotations": {"workload.openshift.io/paused": ` + value + `}}}`)
@@ -351,7 +351,7 @@ func aPausedGroupWaits(t *testing.T, c *cluster) {
 	pause(`""`)
 	c.awaitCondition(group, v1alpha1.ConditionPaused)
 	thaw()
-	c.awaitStatus("n1", cpupolicy.Complete) // it had begun
+	c.awaitStatus("n1", nodestatus.Complete) // it had begun
 	testenv.Always(t, 2*time.Second, func() error {
 		if status := c.status("n2"); status.State != "" {
 			return fmt.Errorf("the status of n2 is %s", status)
@@ -359,7 +359,7 @@ func aPausedGroupWaits(t *testing.T, c *cluster) {
 		return nil
 	})
 	pause("null")
-	c.awaitStatus("n2", cpupolicy.Complete)
+	c.awaitStatus("n2", nodestatus.Complete)
 }
 
 // A controller that is killed at any moment leaves nothing that the next one does not finish, and
@@ -381,7 +381,7 @@ func aControllerThatIsKilledIsNoLoss(t *testing.T, c *cluster) {
 		c.eventually(func() error { return c.ask("n1", policy) })
 		time.Sleep(time.Duration(random.Int64N(int64(1500 * time.Millisecond))))
 		c.kill()
-		status := c.awaitStatus("n1", cpupolicy.Complete)
+		status := c.awaitStatus("n1", nodestatus.Complete)
 		if status.Policy != policy || h.runs[status.ID] != 1 {
 			t.Fatalf("the status is %s, and it was done %d times", status, h.runs[status.ID])
 		}
@@ -424,7 +424,7 @@ func twoNodesOfTheControlPlaneAtOnce(t *testing.T, c *cluster) {
 				return nil
 			})
 			switch status := c.status(name); {
-			case status.State == cpupolicy.Complete:
+			case status.State == nodestatus.Complete:
 				won++
 			case strings.Contains(status.Message, "lock of the control plane") && !status.Begun:
 				lost++
@@ -443,7 +443,7 @@ func twoNodesOfTheControlPlaneAtOnce(t *testing.T, c *cluster) {
 				}
 				return cmp.Or(c.ask(name, policy), fmt.Errorf("node %s is asked again", name))
 			})
-			c.awaitStatus(name, cpupolicy.Complete)
+			c.awaitStatus(name, nodestatus.Complete)
 		}
 	}
 	t.Logf("the controller's lock decided %d of 5 times", lost)
@@ -465,14 +465,14 @@ func aLockWithAHolderThatIsNoneIsRepaired(t *testing.T, c *cluster) {
 	if err := c.ask("n1", cpupolicy.Static); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitStatus("n1", cpupolicy.Complete)
+	c.awaitStatus("n1", nodestatus.Complete)
 }
 
 // writeAs writes a node's status as another field manager, which everybody can who may write that node.
 func (c *cluster) writeAs(manager, node, value string) {
 	c.t.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": node, "annotations": map[string]any{cpupolicy.StatusAnnotation: value}},
+		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": node, "annotations": map[string]any{nodestatus.StatusAnnotation: value}},
 	}}
 	if err := c.Client.Apply(c.t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(manager)); err != nil {
 		c.t.Fatal(err)
@@ -488,32 +488,32 @@ func aNodeThatAnotherManagerWritesIsLeftAlone(t *testing.T, c *cluster) {
 	if err := c.ask("under-way", cpupolicy.Static); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitStatus("under-way", cpupolicy.Running)
+	c.awaitStatus("under-way", nodestatus.Running)
 
 	c.writeAs("harvester", "theirs", requested)
-	c.writeAs("harvester", "under-way", c.node("under-way").Annotations[cpupolicy.StatusAnnotation])
+	c.writeAs("harvester", "under-way", c.node("under-way").Annotations[nodestatus.StatusAnnotation])
 	c.eventually(func() error { return c.says("theirs", "ForeignManager", "Harvester manages the same objects") })
 	if err := c.ask("ours", cpupolicy.Static); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitStatus("ours", cpupolicy.Complete)
-	if status := c.status("theirs"); status.State != cpupolicy.Requested || status.ID != "" {
+	c.awaitStatus("ours", nodestatus.Complete)
+	if status := c.status("theirs"); status.State != nodestatus.Requested || status.ID != "" {
 		t.Errorf("the other manager's node has the status %s", status)
 	}
 	goOn() // what has begun ends
-	c.awaitStatus("under-way", cpupolicy.Complete)
+	c.awaitStatus("under-way", nodestatus.Complete)
 	if !c.process.Running() {
 		t.Error("the controllers have ended")
 	}
 	// The next request has the annotation.
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, cpupolicy.StatusAnnotation)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, nodestatus.StatusAnnotation)
 	if err := c.Client.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.ask("theirs", cpupolicy.Static); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitStatus("theirs", cpupolicy.Complete)
+	c.awaitStatus("theirs", nodestatus.Complete)
 }
 
 // jobsOf counts the Jobs of a node that there ever were, from now on.

@@ -271,7 +271,7 @@ func TestARequestOfAGroupWaitsUntilItsNodeIsObserved(t *testing.T) {
 		c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(job).Build()
 		r := nodesReconciler{observer: observer{looks: map[string]bootLook{}, jobs: jobsIn(c, c, agentNamespace), now: clock}}
 		var n rollout.Node
-		if err := r.judge(t.Context(), node, cpupolicy.Status{ID: "a1", Policy: cpupolicy.Static, Group: group}, nil, &n); err != nil {
+		if err := r.judge(t.Context(), node, nodestatus.Status{ID: "a1", Policy: cpupolicy.Static, Group: group}, nil, &n); err != nil {
 			t.Fatal(err)
 		}
 		want := fmt.Sprintf(problem, job.Name)
@@ -289,7 +289,7 @@ func TestAnEventSaysForWhatARequestWaits(t *testing.T) {
 		n := rollout.Node{Name: "n1"}
 		n.Operation = rollout.Operation{ID: "a1", Phase: rollout.Requested}
 		change(&n)
-		r.sayWaits(node, waitsFor(cpupolicy.Status{State: cpupolicy.Requested, ID: "a1"}, n))
+		r.sayWaits(node, waitsFor(nodestatus.Status{State: nodestatus.Requested, ID: "a1"}, n))
 	}
 	waits := func(reason string) func(*rollout.Node) {
 		return func(n *rollout.Node) { n.Waits = reason }

@@ -13,16 +13,15 @@ import (
 	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/api/untrusted"
-	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/rollout"
 )
 
 // phases are how rollout calls what the annotation says.
-var phases = map[cpupolicy.State]rollout.Phase{
-	cpupolicy.Requested: rollout.Requested,
-	cpupolicy.Running:   rollout.Running,
-	cpupolicy.Complete:  rollout.Succeeded,
-	cpupolicy.Failed:    rollout.Failed,
+var phases = map[nodestatus.State]rollout.Phase{
+	nodestatus.Requested: rollout.Requested,
+	nodestatus.Running:   rollout.Running,
+	nodestatus.Complete:  rollout.Succeeded,
+	nodestatus.Failed:    rollout.Failed,
 }
 
 // readOperation returns the operation of a node. A request that was not taken up is none yet, and
@@ -44,15 +43,15 @@ func writeOperation(node *corev1.Node, op rollout.Operation) {
 	s.Message, s.Since, s.Overdue = op.Message, op.Since, op.Overdue
 	switch op.Phase {
 	case rollout.Requested:
-		s.State = cpupolicy.Requested
+		s.State = nodestatus.Requested
 	case rollout.Running:
-		s.State, s.Job = cpupolicy.Running, jobName(node.Name, op.ID)
+		s.State, s.Job = nodestatus.Running, jobName(node.Name, op.ID)
 	case rollout.Succeeded:
-		s.State = cpupolicy.Complete
+		s.State = nodestatus.Complete
 	default: // a message says that it was rolled back
-		s.State = cpupolicy.Failed
+		s.State = nodestatus.Failed
 	}
-	node.Annotations[cpupolicy.StatusAnnotation] = s.String()
+	node.Annotations[nodestatus.StatusAnnotation] = s.String()
 }
 
 // reportedNodes is a rollout.Store that also writes Events.
@@ -103,7 +102,7 @@ func resultOf(r operation.Result) rollout.Result {
 	case operation.Succeeded:
 		return rollout.Result{Seen: rollout.Over, Phase: rollout.Succeeded, Message: r.Message}
 	case operation.RolledBack:
-		status := cpupolicy.Status{}.RolledBack(r.Policy, fmt.Sprintf("step %s: %s", r.Step, text))
+		status := nodestatus.Status{}.RolledBack(r.Policy, fmt.Sprintf("step %s: %s", r.Step, text))
 		return rollout.Result{Seen: rollout.Over, Phase: rollout.RolledBack, Message: status.Message}
 	case operation.Failed:
 		if r.Unchanged() {

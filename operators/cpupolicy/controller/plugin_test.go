@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/api/nodegroup"
-	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/policyclient"
 )
 
@@ -113,7 +113,7 @@ func TestThePluginForetellsWhatAGroupDoes(t *testing.T) {
 		t.Errorf("the plan has the nodes %+v", drained.Nodes)
 	}
 	for _, name := range names {
-		if status := c.node(name).Annotations[cpupolicy.StatusAnnotation]; status != "" || c.node(name).Spec.Unschedulable {
+		if status := c.node(name).Annotations[nodestatus.StatusAnnotation]; status != "" || c.node(name).Spec.Unschedulable {
 			t.Errorf("of node %s was written %s", name, status)
 		}
 	}
@@ -148,7 +148,7 @@ func TestThePluginForetellsWhatAGroupDoes(t *testing.T) {
 	cordon("null")
 	// One of the cluster that has done what it could.
 	c.group("third", v1alpha1.CPUManagerPolicySpec{Nodes: v1alpha1.NodeSelection{Names: []string{"free"}}, Policy: v1alpha1.PolicyStatic})
-	c.awaitStatus("free", cpupolicy.Complete)
+	c.awaitStatus("free", nodestatus.Complete)
 	third, err := kubectl.NodeGroup(t.Context(), "third")
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestThePluginSwitchesANode(t *testing.T) {
 	if _, err := kubectl.Ask(t.Context(), dry); err != nil {
 		t.Fatal(err)
 	}
-	if status := c.node("n1").Annotations[cpupolicy.StatusAnnotation]; status != "" {
+	if status := c.node("n1").Annotations[nodestatus.StatusAnnotation]; status != "" {
 		t.Errorf("a dry run has written %s", status)
 	}
 	// A kubelet writes between what is read and what is written.
@@ -256,7 +256,7 @@ func TestThePluginTakesALockAndAClaimAwayByForce(t *testing.T) {
 	if _, err := kubectl.Ask(t.Context(), policyclient.Request{Node: "cp-1", Policy: "static"}); err != nil {
 		t.Fatal(err)
 	}
-	status := c.awaitStatus("cp-1", cpupolicy.Running)
+	status := c.awaitStatus("cp-1", nodestatus.Running)
 	lock, err := kubectl.Lock(t.Context())
 	if err != nil || len(lock.Holders) != 1 || lock.Holders[0].Node != "cp-1" || lock.Holders[0].Operation != status.ID {
 		t.Fatalf("the lock is held by %+v, %v, want %s", lock.Holders, err, status.ID)

@@ -34,23 +34,23 @@ type runner struct {
 	drainer drain.Drainer
 	// drained says what keeps a node that was drained from its switch after all: for what it waits, or why it is
 	// refused.
-	drained func(ctx context.Context, node *corev1.Node, status cpupolicy.Status, group *v1alpha1.CPUManagerPolicy) (waits, refused string, err error)
+	drained func(ctx context.Context, node *corev1.Node, status nodestatus.Status, group *v1alpha1.CPUManagerPolicy) (waits, refused string, err error)
 	config  Settings
 	now     func() time.Time
 }
 
 // operationOf returns the node and what it says of an operation; false if it is about another one.
-func (r runner) operationOf(ctx context.Context, name, id string) (*corev1.Node, cpupolicy.Status, bool, error) {
+func (r runner) operationOf(ctx context.Context, name, id string) (*corev1.Node, nodestatus.Status, bool, error) {
 	var node corev1.Node
 	if err := r.nodes.Reader.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
-		return nil, cpupolicy.Status{}, false, err
+		return nil, nodestatus.Status{}, false, err
 	}
 	status, is := statusOf(&node, id)
 	return &node, status, is, nil
 }
 
 // statusOf returns what a node says of an operation; false if it is about another one.
-func statusOf(node *corev1.Node, id string) (cpupolicy.Status, bool) {
+func statusOf(node *corev1.Node, id string) (nodestatus.Status, bool) {
 	status, _, err := nodestatus.ReadStatus(node.Annotations)
 	return status, err == nil && status.ID == id
 }
@@ -63,7 +63,7 @@ func statusOf(node *corev1.Node, id string) (cpupolicy.Status, bool) {
 // has a journal, too, so that a Job in the place of a deleted one gets the result of the first.
 func (r runner) Start(ctx context.Context, name, id string) error {
 	node, status, is, err := r.operationOf(ctx, name, id)
-	if err != nil || !is || status.State != cpupolicy.Running {
+	if err != nil || !is || status.State != nodestatus.Running {
 		return err
 	}
 	job, _, err := r.jobs.Get(ctx, name, jobName(name, id))
@@ -104,12 +104,12 @@ func (r runner) Start(ctx context.Context, name, id string) error {
 func (r runner) setBegun(ctx context.Context, name, id string, begun bool) error {
 	return r.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
 		status, is := statusOf(node, id)
-		if begun && (!is || status.State != cpupolicy.Running) {
+		if begun && (!is || status.State != nodestatus.Running) {
 			return fmt.Errorf("node %s: operation %s has ended", name, id)
 		}
 		if is && status.Begun != begun {
 			status.Begun = begun
-			node.Annotations[cpupolicy.StatusAnnotation] = status.String()
+			node.Annotations[nodestatus.StatusAnnotation] = status.String()
 		}
 		return nil
 	})
@@ -118,7 +118,7 @@ func (r runner) setBegun(ctx context.Context, name, id string, begun bool) error
 // prepare cordons and drains a node as its group wants it, and reports whether that is done. What
 // cannot be done ends the operation before anything was changed. Before a Job that replaces a lost one
 // it was done already.
-func (r runner) prepare(ctx context.Context, node *corev1.Node, status cpupolicy.Status) (done bool, err error) {
+func (r runner) prepare(ctx context.Context, node *corev1.Node, status nodestatus.Status) (done bool, err error) {
 	group, err := r.group(ctx, status)
 	if err != nil || status.Group == "" {
 		return err == nil, err
@@ -154,7 +154,7 @@ func (r runner) prepare(ctx context.Context, node *corev1.Node, status cpupolicy
 }
 
 // giveUp ends an operation that has no Job. If it had one, only the journal on the node knows what was changed.
-func (r runner) giveUp(ctx context.Context, node *corev1.Node, status cpupolicy.Status, why string) error {
+func (r runner) giveUp(ctx context.Context, node *corev1.Node, status nodestatus.Status, why string) error {
 	if status.Begun {
 		return r.settle(ctx, node, status.ID)
 	}
@@ -170,7 +170,7 @@ func (r runner) takeName(ctx context.Context, node *corev1.Node, id, why string)
 }
 
 // group returns the group for which the controller asked; nil if a person did, or if it is gone.
-func (r runner) group(ctx context.Context, status cpupolicy.Status) (*v1alpha1.CPUManagerPolicy, error) {
+func (r runner) group(ctx context.Context, status nodestatus.Status) (*v1alpha1.CPUManagerPolicy, error) {
 	if status.Group == "" {
 		return nil, nil
 	}
@@ -186,7 +186,7 @@ const CordonedAnnotation = "cpupolicy.workload.openshift.io/cordoned"
 
 func (r runner) cordon(ctx context.Context, name, id string) error {
 	return r.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
-		if status, is := statusOf(node, id); !is || status.State != cpupolicy.Running {
+		if status, is := statusOf(node, id); !is || status.State != nodestatus.Running {
 			return fmt.Errorf("node %s: operation %s has ended", name, id)
 		}
 		if !node.Spec.Unschedulable {
@@ -244,7 +244,7 @@ func (r runner) hear(ctx context.Context, name, id string, job *batchv1.Job, pod
 	}
 	// The journal on the node knows more than a Job without a word. Another one reads it.
 	_, status, is, err := r.operationOf(ctx, name, id)
-	if isGone(err) || is && status.State == cpupolicy.Running {
+	if isGone(err) || is && status.State == nodestatus.Running {
 		return rollout.Result{Seen: rollout.Absent, Message: cmp.Or(said, why)}, nil
 	}
 	if err == nil && (is || r.now().Sub(at) > keepFailed) {
@@ -300,7 +300,7 @@ func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result
 	if !is {
 		return r.settleUnknown(ctx, node, id)
 	}
-	if status.State != cpupolicy.Running {
+	if status.State != nodestatus.Running {
 		return rollout.Result{}, r.settle(ctx, node, id)
 	}
 	group, err := r.group(ctx, status)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/agentpod"
@@ -51,8 +52,8 @@ func TestAnOperationThatHadAJobIsNotGivenUpUnseen(t *testing.T) {
 		{"whose drain took long, after its Job", true, drained, owned, defaultDrainTimeout, "run"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			status := cpupolicy.Status{State: cpupolicy.Running, Policy: cpupolicy.Static, ID: "a1", Group: "g", Since: clock().Add(-test.ran), Begun: test.begun}
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Annotations: map[string]string{cpupolicy.StatusAnnotation: status.String()}}}
+			status := nodestatus.Status{State: nodestatus.Running, Policy: cpupolicy.Static, ID: "a1", Group: "g", Since: clock().Add(-test.ran), Begun: test.begun}
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Annotations: map[string]string{nodestatus.StatusAnnotation: status.String()}}}
 			objects := []client.Object{node}
 			if test.group != nil {
 				objects = append(objects, test.group.DeepCopy())
@@ -90,8 +91,8 @@ func TestAnOperationThatHadAJobIsNotGivenUpUnseen(t *testing.T) {
 
 // Between the two writes the controller may end.
 func TestAnOperationSaysThatItHasBegunBeforeItsJobIsThere(t *testing.T) {
-	status := cpupolicy.Status{State: cpupolicy.Running, Policy: cpupolicy.Static, ID: "a1", Since: clock()}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Annotations: map[string]string{cpupolicy.StatusAnnotation: status.String()}}}
+	status := nodestatus.Status{State: nodestatus.Running, Policy: cpupolicy.Static, ID: "a1", Since: clock()}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Annotations: map[string]string{nodestatus.StatusAnnotation: status.String()}}}
 	var writes []string
 	c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(node).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
@@ -128,8 +129,8 @@ func TestAJobWithoutAResultHasItsLastReason(t *testing.T) {
 		"all pods were lost, and none has said a word": {"", true, rollout.Result{Seen: rollout.Absent, Message: "BackoffLimitExceeded: it has failed 4 times"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status := cpupolicy.Status{State: cpupolicy.Running, Policy: cpupolicy.Static, ID: "a1", Since: clock(), Begun: true}
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Annotations: map[string]string{cpupolicy.StatusAnnotation: status.String()}}}
+			status := nodestatus.Status{State: nodestatus.Running, Policy: cpupolicy.Static, ID: "a1", Since: clock(), Begun: true}
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Annotations: map[string]string{nodestatus.StatusAnnotation: status.String()}}}
 			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: jobName("n1", "a1"), UID: "j1", Annotations: map[string]string{nodeAnnotation: "n1"}}}
 			if test.ended {
 				job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: "BackoffLimitExceeded", Message: "it has failed 4 times"}}

@@ -81,7 +81,7 @@ func (v *nodeValidator) Handle(ctx context.Context, request admission.Request) a
 	if _, byToken := request.UserInfo.Extra[credentialID]; byToken && request.UserInfo.Username == v.controller {
 		by = cpupolicy.Controller
 	}
-	value, has := after.Annotations[cpupolicy.StatusAnnotation]
+	value, has := after.Annotations[nodestatus.StatusAnnotation]
 	status, invalid := nodestatus.ParseStatus(value)
 	if err := cpupolicy.CheckWrite(node.Annotations, after.Annotations, by); err != nil {
 		if has && invalid != nil {
@@ -89,7 +89,7 @@ func (v *nodeValidator) Handle(ctx context.Context, request admission.Request) a
 		}
 		return refused(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
 	}
-	if by == cpupolicy.Controller || !has || value == node.Annotations[cpupolicy.StatusAnnotation] {
+	if by == cpupolicy.Controller || !has || value == node.Annotations[nodestatus.StatusAnnotation] {
 		return admission.Allowed("")
 	}
 	return v.ask(ctx, &node, status)
@@ -115,9 +115,9 @@ func live(ctx context.Context, reader client.Reader, key client.ObjectKey, uid t
 }
 
 // ask answers a user's new request for a node. Nothing is under way there: CheckWrite has seen to that.
-func (v *nodeValidator) ask(ctx context.Context, node *corev1.Node, status cpupolicy.Status) admission.Response {
+func (v *nodeValidator) ask(ctx context.Context, node *corev1.Node, status nodestatus.Status) admission.Response {
 	// The rules would take this very request for another one.
-	delete(node.Annotations, cpupolicy.StatusAnnotation)
+	delete(node.Annotations, nodestatus.StatusAnnotation)
 	situation, err := v.settled(ctx, node, status.Policy)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("node %s: policy %s was not looked at: %w", node.Name, status.Policy, err))

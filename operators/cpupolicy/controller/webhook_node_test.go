@@ -171,9 +171,9 @@ const (
 
 // ask writes the annotation of a node, or removes it.
 func (u *user) ask(node, value string, options ...client.PatchOption) error {
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, cpupolicy.StatusAnnotation, value)
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, nodestatus.StatusAnnotation, value)
 	if value == withdrawn {
-		patch = fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, cpupolicy.StatusAnnotation)
+		patch = fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, nodestatus.StatusAnnotation)
 	}
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	return u.Patch(context.Background(), object, client.RawPatch("application/merge-patch+json", []byte(patch)), options...)
@@ -257,9 +257,9 @@ func (h hooks) asks(t *testing.T) {
 		{name: "a pod would no longer fit", node: "full", value: requested, code: http.StatusConflict, want: []string{"\npod default/", "--allow-evicted"}},
 		{name: "a pod may end", node: "full", value: evicting, warning: "pod default/"},
 		{name: "what only the controller adds", node: "routed", value: `{"status":"requested","policy":"static","message":"mine"}`, code: http.StatusForbidden,
-			want: []string{cpupolicy.StatusAnnotation, `"message":"mine"`, "only the controller"}},
+			want: []string{nodestatus.StatusAnnotation, `"message":"mine"`, "only the controller"}},
 		{name: "a text that must be true or false", node: "routed", value: `{"status":"requested","policy":"static","allowEvicted":"yes"}`, code: http.StatusUnprocessableEntity,
-			want: []string{cpupolicy.StatusAnnotation, "allowEvicted"}},
+			want: []string{nodestatus.StatusAnnotation, "allowEvicted"}},
 		{name: "a paused node", node: "rests", value: requested, warning: "node rests is paused"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -282,7 +282,7 @@ func (h hooks) asks(t *testing.T) {
 
 func (h hooks) corrects(t *testing.T) {
 	node := worker("broken")
-	node.Annotations = map[string]string{cpupolicy.StatusAnnotation: `{"status":"comp`}
+	node.Annotations = map[string]string{nodestatus.StatusAnnotation: `{"status":"comp`}
 	h.controller(t).create(t, node)
 	admin := h.admin(t)
 	checkRefused(t, admin.ask("broken", withdrawn, client.DryRunAll), 0)
@@ -416,7 +416,7 @@ func (h hooks) knowsItsNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		forged.Annotations = map[string]string{cpupolicy.StatusAnnotation: requested}
+		forged.Annotations = map[string]string{nodestatus.StatusAnnotation: requested}
 		if change != nil {
 			change(forged)
 		}
@@ -431,7 +431,7 @@ func (h hooks) knowsItsNodes(t *testing.T) {
 		node.Annotations[nodestatus.ObservedAnnotation] = `{"policy":"none","kubelet":{"reserved":"1e-9999999"},"at":"2026-11-23T10:00:00Z"}`
 		node.Status.Capacity["cpu"], node.Status.Allocatable["pods"] = resource.MustParse("1E"), resource.MustParse("0")
 	}
-	none := func(node *corev1.Node) { node.Annotations[cpupolicy.StatusAnnotation] = backAgain }
+	none := func(node *corev1.Node) { node.Annotations[nodestatus.StatusAnnotation] = backAgain }
 	for _, test := range []struct {
 		name    string
 		request admissionv1.AdmissionRequest
@@ -474,7 +474,7 @@ func (h hooks) knowsItsNodes(t *testing.T) {
 func (h hooks) locksAfterTheEnd(t *testing.T) {
 	admin := h.admin(t)
 	ended, next := controlPlane("ended"), controlPlane("next")
-	ended.Annotations = map[string]string{cpupolicy.StatusAnnotation: `{"status":"complete","policy":"static","id":"a1"}`}
+	ended.Annotations = map[string]string{nodestatus.StatusAnnotation: `{"status":"complete","policy":"static","id":"a1"}`}
 	h.controller(t).create(t, ended)
 	admin.create(t, next)
 	t.Cleanup(func() { h.unlock(t, false) })

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
-	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/internal/companiontest"
 )
 
@@ -36,7 +36,7 @@ func TestTheRulesOfAllCompanions(t *testing.T) {
 		Traces: corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{
 				Annotations: map[string]string{
-					cpupolicy.StatusAnnotation:              `{"status":"running","policy":"static","id":"1","job":"1"}`,
+					nodestatus.StatusAnnotation:             `{"status":"running","policy":"static","id":"1","job":"1"}`,
 					"nodegroup.workload.openshift.io/claim": `{"owner":"cpupolicy","operation":"1"}`,
 				},
 				Labels: map[string]string{"cpumanager": "false"},

@@ -33,7 +33,7 @@ type Node struct {
 	ObservedAt time.Time        `json:"observedAt,omitzero"`
 	// State is how far the last request is, and Requested the policy that it is for; empty if there was
 	// none. Since is when State was reached.
-	State     cpupolicy.State  `json:"status,omitempty"`
+	State     nodestatus.State `json:"status,omitempty"`
 	Requested cpupolicy.Policy `json:"requested,omitempty"`
 	Since     time.Time        `json:"since,omitzero"`
 	// Message says more of State, in one line or several.
@@ -85,4 +85,6 @@ func NodeOf(object *corev1.Node) Node {
 }
 
 // UnderWay reports whether a policy was asked for and nothing has come of it yet.
-func (n Node) UnderWay() bool { return n.State == cpupolicy.Requested || n.State == cpupolicy.Running }
+func (n Node) UnderWay() bool {
+	return n.State == nodestatus.Requested || n.State == nodestatus.Running
+}
