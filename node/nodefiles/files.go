@@ -108,10 +108,11 @@ func (n Node) CRIODropIn() (File, error) {
 // is nil if there are none.
 func (n Node) KubeletConfiguration() *kubeletv1beta1.KubeletConfiguration {
 	c := &kubeletv1beta1.KubeletConfiguration{
-		ReservedSystemCPUs: n.Reserved().String(),
-		CPUManagerPolicy:   n.CPUManagerPolicy,
+		ReservedSystemCPUs:    n.Reserved().String(),
+		CPUManagerPolicy:      n.CPUManagerPolicy,
+		TopologyManagerPolicy: n.TopologyManagerPolicy,
 	}
-	if c.ReservedSystemCPUs == "" && c.CPUManagerPolicy == "" {
+	if c.ReservedSystemCPUs == "" && c.CPUManagerPolicy == "" && c.TopologyManagerPolicy == "" {
 		return nil
 	}
 	if c.CPUManagerPolicy == "static" {

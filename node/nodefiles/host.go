@@ -40,7 +40,7 @@ var HostParts = []HostPart{Affinity, Slices, IRQBalance, KernelArguments, Workqu
 
 // HostFiles returns what keeps the rest of the host on the pools, but for kernel arguments.
 func (n Node) HostFiles() (files []File, err error) {
-	pool, rest := n.Reserved().String(), n.Rest()
+	pool, rest := n.SetAside().String(), n.Rest()
 	if pool == "" {
 		return nil, nil
 	}
@@ -71,7 +71,7 @@ func (n Node) HostFiles() (files []File, err error) {
 				add(IRQBalancePath, unit.NewUnitOption("Service", "Environment", "IRQBALANCE_BANNED_CPULIST="+rest.String()))
 			}
 		case Workqueue:
-			mask := maskOf(n.Reserved())
+			mask := maskOf(n.SetAside())
 			file := File{Path: WorkqueuePath, Mode: 0o644, Content: fmt.Appendf(nil, "%sw /sys/devices/virtual/workqueue/cpumask - - - - %s\n", madeBy, mask)}
 			if again := cpusOf(mask); err == nil {
 				err = file.MustEqual(pool, again.String())
@@ -115,7 +115,7 @@ func moveKThreads(pool string) string {
 // isolcpus has the flag managed_irq alone: with the flag domain, the kernel would balance no
 // load there, and the kubelet would leave these CPUs out of what containers share.
 func (n Node) KernelArguments() []string {
-	pool, rest := n.Reserved(), n.Rest()
+	pool, rest := n.SetAside(), n.Rest()
 	if pool.IsEmpty() || !slices.Contains(n.Host, KernelArguments) {
 		return nil
 	}

@@ -37,8 +37,14 @@ type NodeConfiguration struct {
 	CPUs string `json:"cpus,omitempty"`
 	// Partitions are the pools; there is at least one.
 	Partitions []Partition `json:"partitions"`
+	// SystemCPUs is a CPU list that is in no pool and that no pod gets: the host's own packet
+	// processing has it, such as Open vSwitch with DPDK.
+	SystemCPUs string `json:"systemCPUs,omitempty"`
 	// CPUManagerPolicy is the kubelet's: static, none, or empty to leave it as it is.
 	CPUManagerPolicy string `json:"cpuManagerPolicy,omitempty"`
+	// TopologyManagerPolicy is the kubelet's: none, best-effort, restricted, single-numa-node, or
+	// empty to leave it as it is.
+	TopologyManagerPolicy string `json:"topologyManagerPolicy,omitempty"`
 	// Host says what keeps the rest of the host on the pools. If it is empty, nothing does.
 	Host []HostPart `json:"host,omitempty"`
 }
@@ -60,8 +66,11 @@ type Node struct {
 	Pools partition.Pools
 	// CPUs are the host's; empty if unknown.
 	CPUs cpuset.CPUSet
-	// CPUManagerPolicy is static, none or empty.
-	CPUManagerPolicy string
+	// SystemCPUs are in no pool, and no pod gets them.
+	SystemCPUs cpuset.CPUSet
+	// CPUManagerPolicy is static, none or empty; TopologyManagerPolicy one of the kubelet's, or
+	// empty.
+	CPUManagerPolicy, TopologyManagerPolicy string
 	// Host has no part twice.
 	Host []HostPart
 }
@@ -74,9 +83,12 @@ func (n Node) ControlPlane() bool {
 // DefaultRole is the source document's name for a node with a control plane.
 const DefaultRole = "master"
 
-// Reserved returns the CPUs that are set aside: those of all pools. It is empty if the pools
-// have every CPU of the host, since they confine and reserve nothing then (design, section 2).
-func (n Node) Reserved() cpuset.CPUSet {
+// Reserved returns the CPUs that no ordinary pod gets: those that are set aside, and the system's.
+func (n Node) Reserved() cpuset.CPUSet { return n.SetAside().Union(n.SystemCPUs) }
+
+// SetAside returns the CPUs of all pools. It is empty if the pools have every CPU of the host,
+// since they confine and reserve nothing then (design, section 2).
+func (n Node) SetAside() cpuset.CPUSet {
 	union := n.Pools.Union()
 	if !n.CPUs.IsEmpty() && n.CPUs.IsSubsetOf(union) {
 		return cpuset.New()
@@ -112,6 +124,9 @@ func Validate(c NodeConfiguration, host *topology.Topology) (nodes []Node, warni
 	if policies := []string{"none", "static"}; c.CPUManagerPolicy != "" && !slices.Contains(policies, c.CPUManagerPolicy) {
 		errs = append(errs, field.NotSupported(field.NewPath("cpuManagerPolicy"), c.CPUManagerPolicy, policies))
 	}
+	if policies := []string{"none", "best-effort", "restricted", "single-numa-node"}; c.TopologyManagerPolicy != "" && !slices.Contains(policies, c.TopologyManagerPolicy) {
+		errs = append(errs, field.NotSupported(field.NewPath("topologyManagerPolicy"), c.TopologyManagerPolicy, policies))
+	}
 	for i, part := range c.Host {
 		path := field.NewPath("host").Index(i)
 		if !slices.Contains(HostParts, part) {
@@ -124,6 +139,10 @@ func Validate(c NodeConfiguration, host *topology.Topology) (nodes []Node, warni
 	cpus, err := partition.ParseCPUs(c.CPUs)
 	if err != nil {
 		errs = append(errs, field.Invalid(field.NewPath("cpus"), c.CPUs, err.Error()))
+	}
+	system, err := partition.ParseCPUs(c.SystemCPUs)
+	if err != nil {
+		errs = append(errs, field.Invalid(field.NewPath("systemCPUs"), c.SystemCPUs, err.Error()))
 	}
 	if len(errs) > 0 {
 		return nil, nil, errs.ToAggregate()
@@ -140,9 +159,15 @@ func Validate(c NodeConfiguration, host *topology.Topology) (nodes []Node, warni
 			return nil, nil, err
 		}
 	}
-	node := Node{Pools: pools, CPUs: cpus, CPUManagerPolicy: c.CPUManagerPolicy, Host: c.Host}
+	if shared := system.Intersection(pools.Union()); !shared.IsEmpty() {
+		return nil, nil, field.Invalid(field.NewPath("systemCPUs"), c.SystemCPUs, fmt.Sprintf("CPU %s is in a pool, too", shared))
+	}
+	if missing := system.Difference(cpus); !cpus.IsEmpty() && !missing.IsEmpty() {
+		return nil, nil, field.Invalid(field.NewPath("systemCPUs"), c.SystemCPUs, fmt.Sprintf("the host has no CPU %s; it has %s", missing, cpus))
+	}
+	node := Node{Pools: pools, CPUs: cpus, SystemCPUs: system, CPUManagerPolicy: c.CPUManagerPolicy, TopologyManagerPolicy: c.TopologyManagerPolicy, Host: c.Host}
 	warnings = node.warnings(host)
-	if node.Reserved().IsEmpty() {
+	if node.SetAside().IsEmpty() {
 		node.Host = nil
 	}
 	for _, role := range c.Roles {

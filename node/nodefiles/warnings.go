@@ -16,7 +16,7 @@ import (
 // would not do. host is nil if the topology is unknown.
 func (n Node) warnings(host *topology.Topology) (warnings []string) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
-	union, reserved := n.Pools.Union(), n.Reserved()
+	union, reserved := n.Pools.Union(), n.SetAside()
 	if n.CPUs.IsEmpty() && !union.IsEmpty() {
 		warn("The host's CPUs are not known, so it was not checked that the host has CPUs %s, nor that any are left to ordinary pods.", union)
 	}
@@ -32,7 +32,7 @@ func (n Node) warnings(host *topology.Topology) (warnings []string) {
 	if !union.IsEmpty() && reserved.IsEmpty() {
 		warn("The pools have every CPU of the host, %s. Then the kubelet confines and reserves nothing, and sends an Event PoolsHoldEveryCPU. Leave some CPUs to ordinary pods.", n.CPUs)
 	}
-	if reserved.IsEmpty() && n.CPUManagerPolicy == "static" {
+	if n.Reserved().IsEmpty() && n.CPUManagerPolicy == "static" {
 		warn("The pools reserve no CPU. With the policy static the kubelet does not start without a reservation: set reservedSystemCPUs, or cpu in kubeReserved or systemReserved.")
 	}
 	if !reserved.IsEmpty() && !reserved.Contains(0) && (n.CPUs.IsEmpty() || n.CPUs.Contains(0)) {

@@ -43,7 +43,7 @@ func renderCloudInit(nodes []nodefiles.Node, _ Options) (r Rendered, err error) 
 		if slices.ContainsFunc(files.host, func(f nodefiles.File) bool { return f.Path == nodefiles.IRQBalancePath }) {
 			c.RunCmd = append(c.RunCmd, []string{"systemctl", "try-restart", "irqbalance.service"})
 		}
-		if slices.Contains(node.Host, nodefiles.KThreads) && !node.Reserved().IsEmpty() {
+		if slices.Contains(node.Host, nodefiles.KThreads) && !node.SetAside().IsEmpty() {
 			c.RunCmd = append(c.RunCmd, []string{"systemctl", "start", nodefiles.KThreadsUnit + ".timer"})
 		}
 		if len(files.grub) > 0 {

@@ -25,6 +25,7 @@ type renderOptions struct {
 	genericiooptions.IOStreams
 	types, cpusets, roles, host []string
 	file, cpusOfHost, policy    string
+	systemCPUs, topology        string
 	fromNode, force             bool
 	cpus                        int
 	target, to, image, variant  string
@@ -86,6 +87,8 @@ Exit codes:
 	flags.StringVar(&c.cpusOfHost, "cpus-of-host", "", "CPU list of the nodes' hosts, such as 0-55")
 	flags.StringArrayVar(&c.roles, "role", nil, "role of the nodes, master by default; nodes of the roles master and control-plane have a control plane")
 	flags.StringVar(&c.policy, "cpu-manager-policy", "", "the kubelet's policy, static or none; by default it is left as it is")
+	flags.StringVar(&c.topology, "topology-manager-policy", "", "the kubelet's policy: none, best-effort, restricted or single-numa-node; by default it is left as it is")
+	flags.StringVar(&c.systemCPUs, "system-cpus", "", "CPU list, in no pool, that no pod gets: the host's own packet processing has it, such as Open vSwitch with DPDK")
 	flags.StringSliceVar(&c.host, "host", nil, "keep the rest of the host on the pools; --host alone means all of "+strings.Join(parts, ","))
 	flags.Lookup("host").NoOptDefVal = strings.Join(parts, ",")
 	flags.StringVar(&c.target, "target", string(render.Tree), "what to make:"+strings.Join(about, ""))
@@ -94,15 +97,17 @@ Exit codes:
 	flags.StringVar(&c.image, "kube-apiserver-image", "", "the patched image, for the target kubeadm")
 	flags.StringVar(&c.variant, "butane-variant", "openshift", "openshift or fcos, for the target butane")
 	for flag, values := range map[string][]cobra.Completion{
-		"target":             completions,
-		"host":               parts,
-		"cpu-manager-policy": {"none", "static"},
-		"butane-variant":     slices.Sorted(maps.Keys(render.Variants)),
-		"type":               {"management"},
-		"role":               {"control-plane", "master", "worker"},
-		"cpuset":             nil,
-		"cpus":               nil,
-		"cpus-of-host":       nil,
+		"target":                  completions,
+		"host":                    parts,
+		"cpu-manager-policy":      {"none", "static"},
+		"topology-manager-policy": {"none", "best-effort", "restricted", "single-numa-node"},
+		"system-cpus":             nil,
+		"butane-variant":          slices.Sorted(maps.Keys(render.Variants)),
+		"type":                    {"management"},
+		"role":                    {"control-plane", "master", "worker"},
+		"cpuset":                  nil,
+		"cpus":                    nil,
+		"cpus-of-host":            nil,
 	} {
 		if err := command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic(err) // the flag exists
@@ -215,6 +220,12 @@ func (c *renderOptions) configurations(host *topology.Topology) (all []nodefiles
 		}
 		if c.policy != "" {
 			all[i].CPUManagerPolicy = c.policy
+		}
+		if c.topology != "" {
+			all[i].TopologyManagerPolicy = c.topology
+		}
+		if c.systemCPUs != "" {
+			all[i].SystemCPUs = c.systemCPUs
 		}
 		if len(c.host) > 0 {
 			all[i].Host = nil
