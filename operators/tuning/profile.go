@@ -32,6 +32,12 @@ var (
 // ReadProfile reads a TuneD profile (tuned/profiles/loader.py and unit.py): its units, and the profiles that it includes before
 // its own. What TuneD must compute to know an included profile's name is left out.
 func ReadProfile(text string) (units []Unit, included []string) {
+	units, included = readProfile(text)
+	return slices.DeleteFunc(units, func(u Unit) bool { return u.Name == "variables" }), included
+}
+
+// readProfile returns the section of variables, too.
+func readProfile(text string) (units []Unit, included []string) {
 	unit := -1
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -61,8 +67,7 @@ func ReadProfile(text string) (units []Unit, included []string) {
 			u.Options = append(u.Options, Option{name, value})
 		}
 	}
-	units = slices.DeleteFunc(units, func(u Unit) bool { return u.Name == "main" || u.Name == "variables" })
-	return units, included
+	return slices.DeleteFunc(units, func(u Unit) bool { return u.Name == "main" }), included
 }
 
 // Settings is what a Profile sets, as far as its own profiles say.
