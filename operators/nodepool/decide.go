@@ -51,6 +51,8 @@ type Decision struct {
 	Copies []*corev1.ConfigMap
 	// Verdicts are those of the pools that are not paused.
 	Verdicts map[types.NamespacedName]Verdict
+	// Configurations are those of the pools that can be used.
+	Configurations map[types.NamespacedName]Configuration
 
 	pools map[string]bool // whether what is not in Copies may go
 }
@@ -106,7 +108,7 @@ func invalidName(name string) []string { return validation.IsDNS1123Subdomain(na
 
 // Takes reports whether what stands where one of Copies must be is that copy, perhaps one that another version wrote.
 func (Decision) Takes(copied *corev1.ConfigMap, standing Standing) bool {
-	for _, kind := range []string{v1beta1.TunedConfigLabel, v1beta1.KubeletConfigLabel} {
+	for _, kind := range []string{v1beta1.TunedConfigLabel, v1beta1.PerformanceProfileLabel, v1beta1.KubeletConfigLabel} {
 		if _, ok := copied.Labels[kind]; ok {
 			return belongs(standing, kind, copied.Annotations[v1beta1.PoolLabel], copied.Labels[v1beta1.PoolLabel])
 		}
@@ -131,7 +133,7 @@ func (n Namespace) isOf(pool Pool) bool {
 // Decide decides for all NodePools of one control plane's namespace. The pools and their sources must have been read live:
 // what they do not ask for is deleted. Standing is what is in that namespace.
 func Decide(namespace Namespace, pools []Pool, standing []Standing) Decision {
-	d := Decision{Verdicts: map[types.NamespacedName]Verdict{}, pools: map[string]bool{}}
+	d := Decision{Verdicts: map[types.NamespacedName]Verdict{}, Configurations: map[types.NamespacedName]Configuration{}, pools: map[string]bool{}}
 	there := map[string]Standing{}
 	for _, s := range standing {
 		there[s.Name] = s
@@ -180,6 +182,7 @@ func Decide(namespace Namespace, pools []Pool, standing []Standing) Decision {
 		for _, w := range v.wants {
 			d.Copies = append(d.Copies, w.copied)
 		}
+		d.Configurations[types.NamespacedName{Namespace: v.Namespace, Name: v.Name}] = v.configuration()
 	}
 	return d
 }
@@ -217,7 +220,7 @@ type wanted struct {
 
 func (w *wanted) conflict(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if w.kind == v1beta1.TunedConfigLabel {
+	if w.kind != v1beta1.KubeletConfigLabel {
 		w.pool.tuningConflicts = append(w.pool.tuningConflicts, text)
 	} else {
 		w.pool.configConflicts = append(w.pool.configConflicts, text)
@@ -232,6 +235,29 @@ type view struct {
 	tuningConflicts, configConflicts []string
 	// unused are manifests of which nothing is made, and late node labels that new nodes lack.
 	unused, late []string
+	// performance is the PerformanceProfile, if there is one that is valid; machineConfigs are those of spec.config.
+	performance    *manifest
+	machineConfigs []machineConfig
+}
+
+// configuration is what the pool's nodes are to be like.
+func (v *view) configuration() Configuration {
+	c := Configuration{machineConfigs: v.machineConfigs, Performance: v.performance != nil}
+	var tuneds, performance string
+	for _, w := range v.wants {
+		switch w.kind {
+		case v1beta1.TunedConfigLabel:
+			tuneds = w.copied.Data[v1beta1.TuningKey]
+		case v1beta1.PerformanceProfileLabel:
+			performance = w.copied.Data[v1beta1.TuningKey]
+		default:
+			c.kubeletConfig = w.copied.Data[v1beta1.ConfigKey]
+		}
+	}
+	if tuneds+performance != "" {
+		c.Input = v1beta1.InputHash(tuneds, performance)
+	}
+	return c
 }
 
 // judge fills in what is wrong with a pool, and what it asks for.
@@ -248,6 +274,9 @@ func (v *view) judge(namespace string, there map[string]Standing) {
 		if size := len(w.copied.Data[v1beta1.TuningKey]); size > maxCopy {
 			v.tuning = append(v.tuning, fmt.Sprintf("spec.tuningConfig: its manifests have %d bytes, and a ConfigMap takes %d; remove some", size, maxCopy))
 		}
+	}
+	if v.performance != nil {
+		v.want(v1beta1.PerformanceProfileConfigMapName(v.Name), v1beta1.PerformanceProfileLabel, "true", v1beta1.TuningKey, "spec.tuningConfig", "the NodePool", []manifest{*v.performance})
 	}
 
 	manifests, problems = v.manifests("config", v1beta1.ConfigKey, v.Spec.Config)
@@ -345,6 +374,15 @@ func (v *view) judgeTuning(manifests []manifest, problems *[]string) (tuneds []m
 				add(m.problem(0, "a pool takes one PerformanceProfile, and %s is there already; remove one of them", performance[0]))
 			}
 			performance = append(performance, m)
+			rendered, wrong := m.readPerformanceProfile()
+			add(wrong...)
+			if wrong == nil {
+				if other, twice := profiles[rendered.Tuned]; twice {
+					add(other.from.problem(0, "the profile %s of Tuned %s has the name of the one that %s makes; rename it", rendered.Tuned, other.from.name, m))
+				}
+				v.performance = &m
+				profiles[rendered.Tuned] = profile{rendered.TunedText, m}
+			}
 			continue
 		}
 		t, wrong := m.readTuned()
@@ -359,16 +397,13 @@ func (v *view) judgeTuning(manifests []manifest, problems *[]string) (tuneds []m
 		for _, p := range t.Spec.Profile {
 			name, data := string(*p.Name), string(*p.Data)
 			if other, twice := profiles[name]; twice && other.data != data {
-				add(m.problem(0, "the profile %s of Tuned %s is another one than that of Tuned %s in ConfigMap %s, document %d; rename one of them", name, m.name, other.from.name, other.from.at.ConfigMap, other.from.at.Document))
+				add(m.problem(0, "the profile %s of Tuned %s is another one than that of %s %s in ConfigMap %s, document %d; rename one of them", name, m.name, other.from.kind, other.from.name, other.from.at.ConfigMap, other.from.at.Document))
 				continue
 			}
 			profiles[name] = profile{data, m}
 		}
 		tuneds = append(tuneds, m)
 		v.late = append(v.late, v.lateLabels(m.name, t)...)
-	}
-	if len(performance) == 1 {
-		add(performance[0].problem(0, "this version renders no PerformanceProfile: remove %s, and put its settings into a Tuned and a KubeletConfig", performance[0].name))
 	}
 	slices.SortFunc(tuneds, func(a, b manifest) int { return cmp.Compare(a.name, b.name) })
 	return tuneds
@@ -407,6 +442,18 @@ func (v *view) judgeConfig(manifests []manifest, problems *[]string, there map[s
 		case m.is(kubeletConfigKind):
 			wrong = m.readKubeletConfig()
 			kubelets = append(kubelets, m)
+			if v.performance != nil {
+				wrong = append(wrong, m.problem(0, "a pool takes one KubeletConfig, and %s makes one: remove %s, or the ConfigMap from spec.config", v.performance, m.name))
+			}
+		case m.is(machineConfigKind):
+			read, err := readMachineConfig(m.text)
+			if err != nil {
+				wrong = []Problem{m.problem(0, "%v", err)}
+			}
+			if slices.ContainsFunc(v.machineConfigs, func(other machineConfig) bool { return other.name == m.name }) || m.name == v1beta1.MachineConfigName(v.Name) {
+				wrong = append(wrong, m.problem(0, "the pool has another MachineConfig %s; rename this one", m.name))
+			}
+			v.machineConfigs = append(v.machineConfigs, read)
 		default:
 			v.unused = append(v.unused, m.String())
 		}

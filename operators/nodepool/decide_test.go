@@ -51,6 +51,10 @@ spec:
 
 const aPerformanceProfile = "apiVersion: performance.openshift.io/v2\nkind: PerformanceProfile\nmetadata: {name: fast}\nspec: {cpu: {reserved: '0', isolated: '1'}}\n"
 
+func aMachineConfig(name, spec string) string {
+	return fmt.Sprintf("apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: %s}\nspec:\n  %s\n", name, spec)
+}
+
 // aPool is a pool of the cluster clusters/hosted. A source is CONFIGMAP=VALUE; without a value it is missing. A key other
 // than the field's is CONFIGMAP:KEY=VALUE.
 func aPool(name string, tuning, config []string, options ...func(*Pool)) Pool {
@@ -165,8 +169,30 @@ func TestDecideForOnePool(t *testing.T) {
 			pool: aPool("pool-a", references(11), nil), tuning: []string{"spec.tuningConfig names 11 ConfigMaps, and takes 10"}},
 		"two PerformanceProfiles are named": {
 			pool: aPool("pool-a", []string{"one=" + aPerformanceProfile, "two=" + aPerformanceProfile}, nil), tuning: []string{"ConfigMap clusters/two", "one PerformanceProfile", "clusters/one"}},
-		"a PerformanceProfile is refused by name": {
-			pool: aPool("pool-a", []string{"one=" + aPerformanceProfile}, nil), tuning: []string{"renders no PerformanceProfile: remove fast"}},
+		"a PerformanceProfile becomes a ConfigMap of its own": {
+			pool: aPool("pool-a", []string{"one=" + aPerformanceProfile, "sysctls=" + aTuned("swap", 10)}, nil), copies: []string{"perfprofile-pool-a", "tuned-pool-a"}},
+		"a field that a PerformanceProfile has elsewhere is named with its line": {
+			pool: aPool("pool-a", []string{"one=" + aPerformanceProfile + "# more\n---\n" + aTuned("x", 1)}, nil, func(p *Pool) {
+				p.Sources["one"].Data["tuning"] = strings.Replace(aPerformanceProfile, "spec: {", "spec: {realTimeKernel: {enabled: true}, ", 1)
+			}),
+			tuning: []string{`document 1, line 4: this version does nothing with the field "realTimeKernel" of a PerformanceProfile; remove it`}},
+		"a CPU in two lists of a PerformanceProfile is named with its field": {
+			pool: aPool("pool-a", []string{"one=" + strings.Replace(aPerformanceProfile, "'1'", "0-1", 1)}, nil), tuning: []string{`ConfigMap clusters/one, key tuning, document 1`, `spec.cpu.isolated: Invalid value: "0-1": CPU 0 is in reserved, too`}},
+		"a KubeletConfig beside a PerformanceProfile is to be deleted": {
+			pool:   aPool("pool-a", []string{"one=" + aPerformanceProfile}, []string{"numa=" + aKubeletConfig("numa", "none")}),
+			tuning: []string{}, config: []string{"ConfigMap clusters/numa", "PerformanceProfile fast (ConfigMap clusters/one, document 1) makes one: remove numa"}},
+		"a Tuned that takes the profile of a PerformanceProfile is named": {
+			pool: aPool("pool-a", []string{"one=" + aPerformanceProfile, "two=" + aTuned("openshift-node-performance-fast", 10)}, nil), tuning: []string{"ConfigMap clusters/two", "PerformanceProfile fast in ConfigMap clusters/one"}},
+		"also if it comes first": {
+			pool: aPool("pool-a", []string{"two=" + aTuned("openshift-node-performance-fast", 10), "one=" + aPerformanceProfile}, nil), tuning: []string{"ConfigMap clusters/two", "PerformanceProfile fast (ConfigMap clusters/one, document 1)"}},
+		"a MachineConfig with a field that is not rendered is named": {
+			pool: aPool("pool-a", nil, []string{"mc=" + aMachineConfig("50-x", "kernelType: realtime")}), config: []string{"ConfigMap clusters/mc", `unknown field "spec.kernelType"`, "spec.config and spec.kernelArguments are rendered"}},
+		"a MachineConfig that Ignition refuses is named": {
+			pool: aPool("pool-a", nil, []string{"mc=" + aMachineConfig("50-x", "config: {ignition: {version: 3.2.0}, storage: {files: [{path: etc/x}]}}")}), config: []string{"ConfigMap clusters/mc", "path not absolute"}},
+		"a MachineConfig twice is named": {
+			pool: aPool("pool-a", nil, []string{"mc=" + aMachineConfig("50-x", "kernelArguments: [a]") + "---\n" + aMachineConfig("50-x", "kernelArguments: [b]")}), config: []string{"document 2", "another MachineConfig 50-x"}},
+		"a MachineConfig with the name of the generated one is named": {
+			pool: aPool("pool-a", nil, []string{"mc=" + aMachineConfig("50-nto-pool-a", "kernelArguments: [a]")}), config: []string{"another MachineConfig 50-nto-pool-a; rename this one"}},
 		"of two KubeletConfigs the second is to be deleted": {
 			pool:   aPool("pool-a", nil, []string{"one=" + aKubeletConfig("a", "none"), "two=" + aKubeletConfig("b", "none")}),
 			config: []string{"ConfigMap clusters/two, key config, document 1", "KubeletConfig a (ConfigMap clusters/one, document 1) is there already: remove b"}},

@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
 	sigsyaml "sigs.k8s.io/yaml"
+	v2 "workload.openshift.io/operators/api/performance/v2"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/performance"
 )
 
 // Kinds of manifests, as APIVERSION KIND.
@@ -20,6 +22,7 @@ const (
 	tunedKind              = "tuned.openshift.io/v1 Tuned"
 	performanceProfileKind = "performance.openshift.io/v2 PerformanceProfile"
 	kubeletConfigKind      = "machineconfiguration.openshift.io/v1 KubeletConfig"
+	machineConfigKind      = "machineconfiguration.openshift.io/v1 MachineConfig"
 )
 
 // tuningKinds are those of spec.tuningConfig.
@@ -27,7 +30,7 @@ var tuningKinds = []string{tunedKind, performanceProfileKind}
 
 // configKinds are those of spec.config (HyperShift, api/hypershift/v1beta1, NodePoolSpec.Config).
 var configKinds = []string{
-	kubeletConfigKind, "machineconfiguration.openshift.io/v1 MachineConfig", "machineconfiguration.openshift.io/v1 ContainerRuntimeConfig",
+	kubeletConfigKind, machineConfigKind, "machineconfiguration.openshift.io/v1 ContainerRuntimeConfig",
 	"config.openshift.io/v1 ImageDigestMirrorSet", "config.openshift.io/v1 ImageTagMirrorSet", "config.openshift.io/v1 ClusterImagePolicy", "operator.openshift.io/v1alpha1 ImageContentSourcePolicy",
 }
 
@@ -200,6 +203,22 @@ type kubeletConfig struct {
 func (m manifest) readKubeletConfig() []Problem {
 	var k kubeletConfig
 	return m.strict(&k)
+}
+
+// readPerformanceProfile renders a PerformanceProfile, or returns what is wrong with it.
+func (m manifest) readPerformanceProfile() (rendered performance.Rendered, problems []Problem) {
+	var p v2.PerformanceProfile
+	if problems := m.strict(&p); problems != nil {
+		return rendered, problems
+	}
+	if problems := m.fits(&v2.PerformanceProfile{}); problems != nil {
+		return rendered, problems
+	}
+	rendered, errs := performance.Render(p)
+	for _, err := range errs {
+		problems = append(problems, m.problem(0, "%v", err))
+	}
+	return rendered, problems
 }
 
 var _ yaml.Unmarshaler = (*text)(nil)

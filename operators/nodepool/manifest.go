@@ -189,6 +189,9 @@ func (m manifest) explain(err error) (problems []Problem) {
 		text = match[2]
 		if match := unknownField.FindStringSubmatch(text); match != nil {
 			text = fmt.Sprintf("there is no field %q here", match[1])
+			if m.is(performanceProfileKind) { // it may be one of the Node Tuning Operator's
+				text = fmt.Sprintf("this version does nothing with the field %q of a PerformanceProfile; remove it", match[1])
+			}
 		} else if match := definedTwice.FindStringSubmatch(text); match != nil {
 			first, _ := strconv.Atoi(match[2])
 			text = fmt.Sprintf("the field %s is there already, in line %d", match[1], m.at.Line+first-1)

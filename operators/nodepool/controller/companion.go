@@ -54,7 +54,7 @@ func (*Companion) Needs(*configv1alpha1.ControllerConfiguration) companion.Needs
 				configMaps:          {Transform: stripConfigMap},
 			},
 			Foreign: []foreign.Manager{hyperShift},
-			Owned:   []schema.GroupVersionKind{configMapKind},
+			Owned:   []schema.GroupVersionKind{configMapKind, secretKind},
 		},
 	}
 }
@@ -63,7 +63,7 @@ func (*Companion) Needs(*configv1alpha1.ControllerConfiguration) companion.Needs
 func stripConfigMap(in any) (any, error) {
 	if object, ok := in.(*metav1.PartialObjectMetadata); ok {
 		object.Annotations, object.OwnerReferences, object.Finalizers = nil, nil, nil
-		if !isOurs(object) {
+		if _, ofPool := object.Labels[v1beta1.PoolLabel]; !ofPool && !isOurs(object) {
 			object.Labels = nil
 		}
 	}

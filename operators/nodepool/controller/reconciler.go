@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ type Reconciler struct {
 	Now func() time.Time
 }
 
-// +kubebuilder:rbac:groups=hypershift.openshift.io,resources=nodepools,verbs=list;watch
+// +kubebuilder:rbac:groups=hypershift.openshift.io,resources=nodepools,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=hypershift.openshift.io,resources=nodepools/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
@@ -71,6 +72,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if !controlPlane.Missing {
 		err = r.copy(ctx, namespace, decision)
 	}
+	rendered := map[types.NamespacedName]renderResult{}
+	if !controlPlane.Missing && err == nil {
+		for _, pool := range pools {
+			key := client.ObjectKeyFromObject(pool.NodePool)
+			if configuration, usable := decision.Configurations[key]; usable {
+				rendered[key] = r.render(ctx, pool.NodePool, configuration)
+				err = errors.Join(err, rendered[key].err)
+			}
+		}
+		err = errors.Join(err, r.forgetSecrets(ctx, namespace, pools, rendered))
+		next = sooner(next, now.Add(renderPeriod), len(rendered) > 0)
+	}
 	for _, pool := range pools {
 		verdict, judged := decision.Verdicts[client.ObjectKeyFromObject(pool.NodePool)]
 		if !judged {
@@ -79,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		// Namespaces are not watched: what is amiss with this one is for a while only.
 		waits := verdict.Tuning.Reason == v1beta1.ReasonControlPlaneNamespaceMissing || verdict.Tuning.Reason == v1beta1.ReasonNotControlPlane
 		next = sooner(next, now.Add(namespacePeriod), waits)
-		if reported := r.report(ctx, pool.NodePool, verdict, now); reported != nil {
+		if reported := r.report(ctx, pool.NodePool, verdict, rendered[client.ObjectKeyFromObject(pool.NodePool)].conditions, now); reported != nil {
 			err = errors.Join(err, fmt.Errorf("status of NodePool %s/%s: %w", pool.Namespace, pool.Name, reported))
 		}
 	}
@@ -196,8 +209,17 @@ func (r *Reconciler) copy(ctx context.Context, namespace string, decision nodepo
 }
 
 // report writes the conditions of a pool, if they differ.
-func (r *Reconciler) report(ctx context.Context, pool *v1beta1.NodePool, verdict nodepool.Verdict, now time.Time) error {
+func (r *Reconciler) report(ctx context.Context, pool *v1beta1.NodePool, verdict nodepool.Verdict, generated []v1beta1.GeneratedCondition, now time.Time) error {
 	before := pool.DeepCopy()
+	if verdict.Usable() && generated != nil {
+		// Those of a PerformanceProfile that has gone go with it.
+		pool.Status.Conditions = slices.DeleteFunc(pool.Status.Conditions, func(c v1beta1.NodePoolCondition) bool {
+			return generatedCondition(c.Type) && !slices.ContainsFunc(generated, func(g v1beta1.GeneratedCondition) bool { return g.Type == c.Type })
+		})
+	}
+	for _, c := range generated {
+		set(pool, v1beta1.NodePoolCondition{Type: c.Type, Status: corev1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, ObservedGeneration: pool.Generation, LastTransitionTime: metav1.NewTime(now)})
+	}
 	for _, half := range []struct {
 		condition string
 		nodepool.Finding

@@ -89,7 +89,8 @@ func (h configMapHandler) Delete(ctx context.Context, e event.DeleteEvent, q que
 func (configMapHandler) Generic(context.Context, event.GenericEvent, queue) {}
 
 func (h configMapHandler) changed(ctx context.Context, object client.Object, q queue) {
-	if isOurs(object) {
+	if _, ofPool := object.GetLabels()[v1beta1.PoolLabel]; ofPool || isOurs(object) {
+		// A copy, what the companion tuning generates, or what the provider of machines records.
 		q.Add(requestFor(object.GetNamespace()))
 	}
 	h.ask(ctx, q, byReference, object.GetNamespace()+"/"+object.GetName())

@@ -16,6 +16,13 @@ const (
 	// KubeletConfigLabel marks ConfigMaps that have a KubeletConfig. It is written with an empty value; select it by its
 	// existence, since other versions write true.
 	KubeletConfigLabel = "hypershift.openshift.io/kubeletconfig-config"
+	// PerformanceProfileLabel has the value true on the one ConfigMap of a pool that has its PerformanceProfile.
+	PerformanceProfileLabel = "hypershift.openshift.io/performanceprofile-config"
+	// GeneratedMachineConfigLabel has the value true on the one MachineConfig of a pool that the companion tuning makes, and on
+	// its ConfigMap.
+	GeneratedMachineConfigLabel = "hypershift.openshift.io/nto-generated-machine-config"
+	// GeneratedStatusLabel has the value true on the ConfigMap with the status of a pool's PerformanceProfile.
+	GeneratedStatusLabel = "hypershift.openshift.io/nto-generated-performance-profile-status"
 )
 
 // Keys of ConfigMaps, of the user's and of copies.
@@ -24,6 +31,8 @@ const (
 	TuningKey = "tuning"
 	// ConfigKey has a KubeletConfig or other machine configuration.
 	ConfigKey = "config"
+	// StatusKey has the status of a PerformanceProfile.
+	StatusKey = "status"
 )
 
 // SourcesAnnotation of a ConfigMap with Tuned manifests says where each comes from: TUNED=CONFIGMAP, separated by commas, in

@@ -5,6 +5,7 @@ package v1beta1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // NodePool is a set of a hosted cluster's nodes that have one configuration. It is an object of the management cluster.
@@ -77,6 +78,39 @@ type NodePoolManagement struct {
 	// upgradeType is Replace or InPlace.
 	// +optional
 	UpgradeType UpgradeType `json:"upgradeType,omitempty"`
+	// replace is for the upgrade type Replace.
+	// +optional
+	Replace *ReplaceUpgrade `json:"replace,omitempty"`
+	// inPlace is for the upgrade type InPlace.
+	// +optional
+	InPlace *InPlaceUpgrade `json:"inPlace,omitempty"`
+}
+
+// ReplaceUpgrade says how new nodes take the place of old ones.
+type ReplaceUpgrade struct {
+	// rollingUpdate says how many at once.
+	// +optional
+	RollingUpdate *RollingUpdate `json:"rollingUpdate,omitempty"`
+}
+
+// RollingUpdate says how many nodes are replaced at once.
+type RollingUpdate struct {
+	// maxUnavailable is how many nodes, or what percentage of them, may be missing. The default is 0.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// maxSurge is how many nodes, or what percentage of them, there may be more. The default is 1.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
+}
+
+// InPlaceUpgrade says how nodes are rebooted.
+type InPlaceUpgrade struct {
+	// maxUnavailable is how many nodes, or what percentage of them, may reboot at once. The default is 1.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
 // NodePoolStatus is what was observed of a pool.
