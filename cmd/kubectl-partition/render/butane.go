@@ -14,9 +14,9 @@ import (
 // butaneConfig is the part of Butane's variants openshift and fcos that is used here. Butane's
 // own types are not published as a module, so the result is checked against Ignition's.
 type butaneConfig struct {
-	Variant  string      `json:"variant"`
-	Version  string      `json:"version"`
-	Metadata *objectMeta `json:"metadata,omitempty"`
+	Variant  string                `json:"variant"`
+	Version  string                `json:"version"`
+	Metadata *nodefiles.ObjectMeta `json:"metadata,omitempty"`
 	Storage  struct {
 		Files []butaneFile `json:"files"`
 	} `json:"storage"`
@@ -67,7 +67,7 @@ func renderButane(nodes []nodefiles.Node, o Options) (r Rendered, err error) {
 		arguments := node.KernelArguments()
 		content := slices.Concat(files.basic, files.host)
 		if o.Variant == "openshift" {
-			b.Metadata = &objectMeta{Name: machineConfigName(node.Role), Labels: map[string]string{roleLabel: node.Role}}
+			b.Metadata = &nodefiles.ObjectMeta{Name: machineConfigName(node.Role), Labels: map[string]string{roleLabel: node.Role}}
 			if len(arguments) > 0 {
 				b.OpenShift = &openShiftFields{arguments}
 			}
