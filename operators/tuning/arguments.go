@@ -59,33 +59,7 @@ const hole = `[0-9a-fA-Fx,.:-]*`
 // whose names TuneD computes, ask for nothing.
 func RequestedBy(spec tunedv1.ProfileSpec) Requested {
 	r := Requested{profile: spec.Config.TunedProfile}
-	data := map[string]string{}
-	for _, profile := range spec.Profile {
-		data[profile.Name] = profile.Data
-	}
-	var units []Unit // of all, in TuneD's order: a profile comes after those that it includes
-	seen := map[string]bool{}
-	var visit func(name string)
-	visit = func(name string) {
-		name = strings.TrimPrefix(name, "-")
-		if seen[name] {
-			return
-		}
-		seen[name] = true
-		text, ok := data[name]
-		if !ok {
-			if text, ok = packagedProfiles()[name]; !ok {
-				return
-			}
-		}
-		own, included := readProfile(text)
-		for _, each := range included {
-			visit(each)
-		}
-		units = append(units, own...)
-	}
-	visit(r.profile)
-
+	_, units := chain(spec)
 	variables := variablesOf(units)
 	for _, unit := range units {
 		if unit.Plugin != "bootloader" {
@@ -105,6 +79,38 @@ func RequestedBy(spec tunedv1.ProfileSpec) Requested {
 	}
 	r.literal, r.computed = effective(units, variables)
 	return r
+}
+
+// chain returns the profiles of which the chosen one consists, and their units, both in TuneD's order: a profile comes after those
+// that it includes.
+func chain(spec tunedv1.ProfileSpec) (names []string, units []Unit) {
+	data := map[string]string{}
+	for _, profile := range spec.Profile {
+		data[profile.Name] = profile.Data
+	}
+	seen := map[string]bool{}
+	var visit func(name string)
+	visit = func(name string) {
+		name = strings.TrimPrefix(name, "-")
+		if seen[name] {
+			return
+		}
+		seen[name] = true
+		text, ok := data[name]
+		if !ok {
+			if text, ok = packagedProfiles()[name]; !ok {
+				return
+			}
+		}
+		own, included := readProfile(text)
+		for _, each := range included {
+			visit(each)
+		}
+		names = append(names, name)
+		units = append(units, own...)
+	}
+	visit(spec.Config.TunedProfile)
+	return names, units
 }
 
 // Literal returns the arguments that no node has to compute, and whether these are all.

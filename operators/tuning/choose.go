@@ -19,6 +19,9 @@ const (
 	TunedAnnotation = "tuning.workload.openshift.io/tuned"
 	// TieAnnotation is another profile that has as good a claim to the node.
 	TieAnnotation = "tuning.workload.openshift.io/tie"
+	// RefusedAnnotation names kernel arguments that the operand reports and that do not count, since its profile does not have
+	// them. The operand says so in the condition Degraded: the status is nobody else's to write.
+	RefusedAnnotation = "tuning.workload.openshift.io/refused-kernel-arguments"
 )
 
 // Node is what the choice for a node goes by.

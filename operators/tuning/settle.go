@@ -60,7 +60,7 @@ type Settlement struct {
 // Agreement is a reason of a condition.
 type Agreement string
 
-// The agreements. Only with the first two are Settled's arguments those of the input.
+// The agreements.
 const (
 	// Agreed means that all nodes compute the same arguments.
 	Agreed Agreement = "AsExpected"
@@ -70,6 +70,8 @@ const (
 	WaitingForNodes Agreement = "WaitingForNodes"
 	// NodesDisagree means that nodes compute different arguments.
 	NodesDisagree Agreement = "NodesDisagree"
+	// InvalidConfiguration means that the configuration cannot be used, and what was valid last still counts.
+	InvalidConfiguration Agreement = "InvalidConfiguration"
 	// ArgumentsRefused means that a node reports arguments that its profile does not have.
 	ArgumentsRefused Agreement = "KernelArgumentsRefused"
 )

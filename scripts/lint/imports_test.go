@@ -450,6 +450,12 @@ var borders = []border{
 		why:   "it reads the Profile of its node, independent of its writers",
 	},
 	{
+		place:      "operators/performance",
+		only:       []string{operators + "/api/performance", node + "/nodefiles", core, "k8s.io/apimachinery", "k8s.io/kubelet", "k8s.io/utils"},
+		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "os/exec", kubernetes},
+		why:        "rules are functions of plain values",
+	},
+	{
 		place: "operators/rollout",
 		never: []string{operators + "/api/cpupolicy", operators + "/cmd", operators + "/cpupolicy"},
 		why:   "it carries operations through, whatever they do",

@@ -17,6 +17,7 @@ var (
 	tunedKind     = tunedv1.GroupVersion.WithKind("Tuned")
 	profileKind   = tunedv1.GroupVersion.WithKind("Profile")
 	daemonSetKind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
+	configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 )
 
 // operandName is that of the DaemonSet.
@@ -71,6 +72,20 @@ func stripConfigMap(in any) (any, error) {
 func stripDaemonSet(in any) (any, error) {
 	if set, ok := in.(*appsv1.DaemonSet); ok {
 		set.Spec = appsv1.DaemonSetSpec{}
+	}
+	return in, nil
+}
+
+// stripPod keeps where a pod of the operand runs, and which image.
+func stripPod(in any) (any, error) {
+	if pod, ok := in.(*corev1.Pod); ok {
+		image := ""
+		if len(pod.Spec.Containers) > 0 {
+			image = pod.Spec.Containers[0].Image
+		}
+		pod.Annotations = nil
+		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: []corev1.Container{{Image: image}}}
+		pod.Status = corev1.PodStatus{Phase: pod.Status.Phase}
 	}
 	return in, nil
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,13 +75,16 @@ func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) compan
 	if config.Runs(configv1alpha1.Controllers) {
 		home[&corev1.ConfigMap{}] = cache.ByObject{
 			Namespaces: map[string]cache.Config{c.settings.ControlPlaneNamespace: {}},
-			Label:      labels.SelectorFromSet(labels.Set{tunedv1.TunedConfigLabel: "true"}),
+			Label:      labels.NewSelector().Add(ofPools()),
 			Transform:  stripConfigMap,
 		}
 		here := map[string]cache.Config{tunedv1.Namespace: {}}
 		hosted[&corev1.Node{}] = cache.ByObject{Transform: stripNode}
 		hosted[&tunedv1.Tuned{}] = cache.ByObject{Namespaces: here, Transform: stripTuned}
 		hosted[&tunedv1.Profile{}] = cache.ByObject{Namespaces: here, Transform: stripProfile}
+		if !ordinary {
+			hosted[&corev1.Pod{}] = cache.ByObject{Namespaces: here, Label: labels.SelectorFromSet(operandLabels), Transform: stripPod}
+		}
 		hosted[&appsv1.DaemonSet{}] = cache.ByObject{Namespaces: here, Transform: stripDaemonSet}
 	}
 	here, there := shipped, shipped
@@ -99,7 +103,7 @@ func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) compan
 	}
 	return companion.Needs{
 		AddToScheme: addToScheme,
-		Home:        companion.Access{Cache: home, Foreign: []foreign.Manager{here}},
+		Home:        companion.Access{Cache: home, Foreign: []foreign.Manager{here}, Owned: []schema.GroupVersionKind{configMapKind}},
 		Hosted:      &nodes,
 	}
 }
@@ -114,7 +118,7 @@ func (c *Companion) AddToManager(_ context.Context, clusters companion.Clusters,
 		if err := addOrdinaryReconciler(clusters.Home, c.settings, pools); err != nil {
 			return err
 		}
-	} else if err := addTunedsReconciler(clusters, c.settings, pools); err != nil {
+	} else if err := errors.Join(addTunedsReconciler(clusters, c.settings, pools), addGeneratedReconciler(clusters, c.settings, pools)); err != nil {
 		return err
 	}
 	if err := addProfilesReconciler(clusters, c.settings, pools); err != nil {
@@ -124,4 +128,13 @@ func (c *Companion) AddToManager(_ context.Context, clusters companion.Clusters,
 		return err
 	}
 	return addOverviewReconciler(clusters, c.settings)
+}
+
+// ofPools selects the ConfigMaps of NodePools at home: what they have, and what is generated for them.
+func ofPools() labels.Requirement {
+	requirement, err := labels.NewRequirement(tunedv1.NodePoolLabel, selection.Exists, nil)
+	if err != nil {
+		panic(err) // it has no value
+	}
+	return *requirement
 }

@@ -98,7 +98,7 @@ func (r *ordinaryReconciler) Reconcile(ctx context.Context, _ reconcile.Request)
 	} else {
 		broken[wholeCluster] = errors.New(told(faults))
 	}
-	r.pools.set(valid, broken, nil)
+	r.pools.set(valid, nil, broken, nil)
 	if state := stateOf(standing); state != r.state {
 		r.state = state
 		r.pools.tell(wholeCluster)

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"workload.openshift.io/operators/api/nodegroup"
+	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/tuning"
@@ -126,7 +127,7 @@ func (r *profilesReconciler) Reconcile(ctx context.Context, request reconcile.Re
 			return reconcile.Result{}, nil
 		}
 	}
-	tuneds, known := r.pools.of(pool)
+	tuneds, input, known := r.pools.of(pool)
 	if !known {
 		return reconcile.Result{}, nil // it stays as it is
 	}
@@ -146,11 +147,11 @@ func (r *profilesReconciler) Reconcile(ctx context.Context, request reconcile.Re
 	if !ok {
 		return reconcile.Result{RequeueAfter: again}, nil // the default matches every node
 	}
-	return reconcile.Result{RequeueAfter: again}, conflicts(r.write(ctx, profile, hasProfile, key, choice, tuning.ProfileOf(subject, choice, tuneds)))
+	return reconcile.Result{RequeueAfter: again}, conflicts(r.write(ctx, profile, hasProfile, key, choice, input, tuning.ProfileOf(subject, choice, tuneds)))
 }
 
 // write makes the Profile what it is to be.
-func (r *profilesReconciler) write(ctx context.Context, profile *tunedv1.Profile, has bool, key client.ObjectKey, choice tuning.Choice, spec tunedv1.ProfileSpec) error {
+func (r *profilesReconciler) write(ctx context.Context, profile *tunedv1.Profile, has bool, key client.ObjectKey, choice tuning.Choice, input string, spec tunedv1.ProfileSpec) error {
 	next := profile.DeepCopy()
 	next.Namespace, next.Name = key.Namespace, key.Name
 	next.Spec = spec
@@ -168,6 +169,9 @@ func (r *profilesReconciler) write(ctx context.Context, profile *tunedv1.Profile
 	}
 	if next.Annotations[tunedv1.DeferredAnnotation] = choice.Deferred; choice.Deferred == "" {
 		delete(next.Annotations, tunedv1.DeferredAnnotation)
+	}
+	if next.Annotations[v1beta1.InputAnnotation] = input; input == "" {
+		delete(next.Annotations, v1beta1.InputAnnotation)
 	}
 	same := profile.Annotations[specHash] == hashOf(spec) && maps.Equal(next.Labels, profile.Labels) && maps.Equal(next.Annotations, profile.Annotations)
 	delete(next.Annotations, specHash)

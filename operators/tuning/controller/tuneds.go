@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/mirror"
@@ -77,6 +78,8 @@ func addTunedsReconciler(clusters companion.Clusters, settings Settings, pools *
 // look is what the ConfigMaps at home have.
 type look struct {
 	valid map[string][]tunedv1.Tuned
+	// details are the rest of what the pools in valid have.
+	details map[string]details
 	// broken has the pools whose ConfigMaps are not valid.
 	broken map[string]error
 	// faulty has the ConfigMaps that these errors are about.
@@ -90,16 +93,16 @@ type fault struct {
 
 // read reads the ConfigMaps.
 func read(configMaps []corev1.ConfigMap) look {
-	l := look{valid: map[string][]tunedv1.Tuned{}, broken: map[string]error{}, faulty: map[types.UID]fault{}}
+	l := look{valid: map[string][]tunedv1.Tuned{}, details: map[string]details{}, broken: map[string]error{}, faulty: map[types.UID]fault{}}
 	byPool := map[string][]*corev1.ConfigMap{}
 	for i := range configMaps {
 		pool := configMaps[i].Labels[tunedv1.NodePoolLabel]
 		byPool[pool] = append(byPool[pool], &configMaps[i])
 	}
 	for pool, found := range byPool {
-		tuneds, err := ofPool(pool, found)
+		tuneds, more, err := ofPool(pool, found)
 		if err == nil {
-			l.valid[pool] = tuneds
+			l.valid[pool], l.details[pool] = tuneds, more
 			continue
 		}
 		if pool != "" {
@@ -112,31 +115,61 @@ func read(configMaps []corev1.ConfigMap) look {
 	return l
 }
 
-// ofPool returns the Tuneds of a NodePool as the hosted cluster has them.
-func ofPool(pool string, found []*corev1.ConfigMap) ([]tunedv1.Tuned, error) {
-	var names []string
-	for _, configMap := range found {
-		names = append(names, client.ObjectKeyFromObject(configMap).String())
-	}
-	slices.Sort(names)
+// ofPool returns what a NodePool's ConfigMaps have, with its Tuneds as the hosted cluster has them: one ConfigMap with Tuneds, one with
+// a PerformanceProfile, or both.
+func ofPool(pool string, found []*corev1.ConfigMap) (tuneds []tunedv1.Tuned, more details, err error) {
 	if pool == "" {
-		return nil, fmt.Errorf("ConfigMaps %s: label %s: the name of the NodePool is missing", strings.Join(names, ", "), tunedv1.NodePoolLabel)
+		return nil, details{}, fmt.Errorf("ConfigMaps %s: label %s: the name of the NodePool is missing", strings.Join(namesOf(found), ", "), tunedv1.NodePoolLabel)
 	}
-	if len(found) > 1 {
-		return nil, fmt.Errorf("NodePool %s has the ConfigMaps %s, and can have one; delete the others", pool, strings.Join(names, " and "))
+	texts := map[string]string{}
+	for _, kind := range []string{v1beta1.TunedConfigLabel, v1beta1.PerformanceProfileLabel} {
+		var of []*corev1.ConfigMap
+		for _, configMap := range found {
+			if configMap.Labels[kind] == "true" {
+				of = append(of, configMap)
+			}
+		}
+		if len(of) == 0 {
+			continue
+		}
+		names := namesOf(of)
+		if len(of) > 1 {
+			return nil, details{}, fmt.Errorf("NodePool %s has the ConfigMaps %s, and can have one; delete the others", pool, strings.Join(names, " and "))
+		}
+		text, ok := of[0].Data[tunedv1.TuningKey]
+		if !ok {
+			return nil, details{}, fmt.Errorf("ConfigMap %s: data: the key %s is missing", names[0], tunedv1.TuningKey)
+		}
+		texts[kind] = text
+		if kind == v1beta1.TunedConfigLabel {
+			if tuneds, err = tuning.Parse(names[0], text); err != nil {
+				return nil, details{}, err
+			}
+			continue
+		}
+		rendered, err := tuning.ParsePerformanceProfile(names[0], text)
+		if err != nil {
+			return nil, details{}, err
+		}
+		if tuneds, err = tuning.WithPerformance(tuneds, rendered); err != nil {
+			return nil, details{}, fmt.Errorf("ConfigMap %s: %w", names[0], err)
+		}
+		more.performance = &rendered
 	}
-	text, ok := found[0].Data[tunedv1.TuningKey]
-	if !ok {
-		return nil, fmt.Errorf("ConfigMap %s: data: the key %s is missing", names[0], tunedv1.TuningKey)
-	}
-	tuneds, err := tuning.Parse(names[0], text)
-	if err != nil {
-		return nil, err
-	}
+	more.input = v1beta1.InputHash(texts[v1beta1.TunedConfigLabel], texts[v1beta1.PerformanceProfileLabel])
 	for i := range tuneds {
 		tuneds[i] = *tuning.Hosted(&tuneds[i], pool)
 	}
-	return tuneds, nil
+	return tuneds, more, nil
+}
+
+// namesOf returns the names of ConfigMaps, in their order.
+func namesOf(configMaps []*corev1.ConfigMap) (names []string) {
+	for _, configMap := range configMaps {
+		names = append(names, client.ObjectKeyFromObject(configMap).String())
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Reconcile looks at everything.
@@ -145,7 +178,11 @@ func (r *tunedsReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (
 	if err := r.home.List(ctx, &configMaps, client.InNamespace(r.settings.ControlPlaneNamespace), client.MatchingLabels{tunedv1.TunedConfigLabel: "true"}); err != nil {
 		return reconcile.Result{}, err
 	}
-	seen := read(configMaps.Items)
+	var performance corev1.ConfigMapList
+	if err := r.home.List(ctx, &performance, client.InNamespace(r.settings.ControlPlaneNamespace), client.MatchingLabels{v1beta1.PerformanceProfileLabel: "true"}); err != nil {
+		return reconcile.Result{}, err
+	}
+	seen := read(slices.Concat(configMaps.Items, performance.Items))
 	r.tell(seen.faulty)
 	there := &metav1.PartialObjectMetadataList{}
 	there.SetGroupVersionKind(tunedKind)
@@ -158,7 +195,7 @@ func (r *tunedsReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (
 			left[pool] = true
 		}
 	}
-	counts := r.pools.set(seen.valid, seen.broken, left)
+	counts := r.pools.set(seen.valid, seen.details, seen.broken, left)
 
 	want := mirror.Want{
 		Patience: r.settings.Patience.Duration,

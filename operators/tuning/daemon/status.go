@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/tuning"
 )
 
 // Reasons of the conditions. Those of the Node Tuning Operator have its names (pkg/operator/status.go and
@@ -26,6 +27,7 @@ const (
 	ReasonDeferredUpdate    = "TunedDeferredUpdate"
 	ReasonSysctlOverride    = "TunedSysctlOverride"
 	ReasonUnsupportedPlugin = "UnsupportedPlugin"
+	ReasonArgumentsRefused  = "KernelArgumentsRefused"
 )
 
 // phase is how far TuneD is with what is in force.
@@ -153,6 +155,8 @@ func (o *observed) status(profile *tunedv1.Profile, now time.Time) tunedv1.Profi
 		set(tunedv1.ConditionDegraded, true, ReasonTimeout, "TuneD neither applied the profile nor reported an error. A script or a command of the profile may not return.")
 	case o.phase == failed:
 		set(tunedv1.ConditionDegraded, true, ReasonTunedError, "TuneD could not apply the profile.")
+	case profile.Annotations[tuning.RefusedAnnotation] != "":
+		set(tunedv1.ConditionDegraded, true, ReasonArgumentsRefused, "Kernel arguments are refused, and no node of the NodePool boots with what TuneD computes: "+profile.Annotations[tuning.RefusedAnnotation])
 	case len(o.overrides) > 0:
 		set(tunedv1.ConditionDegraded, true, ReasonSysctlOverride, "Files of the host's sysctl.d have other values, and these count: "+strings.Join(o.overrides, "\n")+"\nRemove them there, or set reapply_sysctl to false in operand.tunedConfig.")
 	case o.waits:
