@@ -46,6 +46,9 @@ type Subject struct {
 	// Traces are what it writes to nodes: a test puts them there in its name. They may have
 	// labels, annotations, taints and a cordon.
 	Traces corev1.Node
+	// Bound reports rights that somebody gives a companion in single namespaces, by a role of their own. Without them it says what
+	// is missing.
+	Bound func(Right) bool
 	// Unused are rights that no test can make it use, by the name of the role, each with the reason.
 	Unused map[string]map[Right]string
 }

@@ -22,6 +22,7 @@ func TestTheRulesOfAllCompanions(t *testing.T) {
 			return &v1beta1.NodePool{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: v1beta1.NodePoolSpec{ClusterName: "no-such-cluster"}}
 		},
 		Acted: func(object client.Object) bool { return len(object.(*v1beta1.NodePool).Status.Conditions) > 0 },
+		Bound: func(right companiontest.Right) bool { return right.Resource == "secrets" },
 		Unused: map[string]map[companiontest.Right]string{
 			Name: {
 				{Verb: "patch", Group: "events.k8s.io", Resource: "events"}: "an Event is patched once it has come again after six minutes",

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/component-base/cli"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/api/nodepool/v1beta1"
+	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/cmd/partition-controller/app"
+	hostedconfig "workload.openshift.io/operators/hostedconfig/controller"
+	"workload.openshift.io/operators/internal/companiontest"
+	"workload.openshift.io/operators/internal/provider"
+	"workload.openshift.io/operators/internal/testenv"
+	nodepool "workload.openshift.io/operators/nodepool/controller"
+	"workload.openshift.io/operators/tuning"
+	tuningcontroller "workload.openshift.io/operators/tuning/controller"
+)
+
+func TestMain(m *testing.M) {
+	testenv.Main(m, testenv.Programs{"partition-controller": func() int {
+		command := app.NewCommand(&nodepool.Companion{}, &hostedconfig.Companion{}, &tuningcontroller.Companion{})
+		command.SetContext(ctrl.SetupSignalHandler())
+		return cli.Run(command)
+	}}, v1beta1.AddToScheme, tunedv1.AddToScheme)
+}
+
+// site is a management cluster and a hosted one, with nodepool, hostedconfig and tuning as they are installed, a provider of
+// machines, and on each node an operand that says what TuneD would compute.
+type site struct {
+	*testing.T
+	home, hosted *testenv.ControlPlane
+	provider     *provider.Provider
+	tuning       *testenv.Process
+	// image is the operand's, and computes what a version of it makes of a profile's arguments.
+	image    string
+	computes func(literal []string) string
+}
+
+func (s *site) do(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func newSite(t *testing.T) *site {
+	s := &site{T: t, home: testenv.Start(t), hosted: testenv.StartHosted(t), image: "registry.example.com/operand:1"}
+	s.computes = func(literal []string) string { return strings.Join(literal, " ") }
+	s.provider = &provider.Provider{Home: s.home.Client, Hosted: s.hosted.Client, Pools: ofUsers}
+	apply := func(in *testenv.ControlPlane, arguments ...string) {
+		(&companiontest.Installed{ControlPlane: in}).Kubectl(t, append([]string{"apply", "--server-side", "--force-conflicts"}, arguments...)...)
+	}
+	for _, name := range []string{nodepool.Name, hostedconfig.Name, tuningcontroller.Name} {
+		apply(s.home, "-k", companiontest.Base(name))
+	}
+	apply(s.home, "-f", filepath.Join(companiontest.Base("sample"), "management.yaml"))
+	for _, name := range []string{hostedconfig.Name, tuningcontroller.Name} {
+		apply(s.hosted, "-k", filepath.Join(companiontest.Base(name), "hosted"))
+	}
+	// The operands of this test write as an administrator.
+	(&companiontest.Installed{ControlPlane: s.hosted}).Kubectl(t, "delete", "validatingadmissionpolicybinding", "status.tuning.workload.openshift.io")
+	s.start(nodepool.Name, "")
+	s.start(hostedconfig.Name, "hostedconfig")
+	s.tuning = s.start(tuningcontroller.Name, "tuning")
+	return s
+}
+
+// start starts a companion with the rights of its ServiceAccounts.
+func (s *site) start(name, hosted string) *testenv.Process {
+	s.Helper()
+	data, err := os.ReadFile(filepath.Join(companiontest.Base(name), "config.yaml"))
+	s.do(err)
+	text := strings.ReplaceAll(string(data), "operandImage: partition-tuned", "operandImage: "+s.image)
+	path := filepath.Join(s.TempDir(), "config.yaml")
+	s.do(os.WriteFile(path, []byte(text), 0o600))
+	config, err := configv1alpha1.Read(path, "partition-"+name)
+	s.do(err)
+	ports, err := testenv.FreePorts(3)
+	s.do(err)
+	for n, endpoint := range []*configv1alpha1.Endpoint{&config.Webhook, &config.Metrics, &config.Health} {
+		endpoint.BindAddress = fmt.Sprintf("127.0.0.1:%d", ports[n])
+	}
+	config.Parts = []configv1alpha1.Part{configv1alpha1.Controllers}
+	config.Certificates.Names = []string{"127.0.0.1"}
+	config.LeaderElection.LeaseDuration.Duration = 6 * time.Second
+	config.LeaderElection.RenewDeadline.Duration = 4 * time.Second
+	config.LeaderElection.RetryPeriod.Duration = 500 * time.Millisecond
+	config.ForeignManagerPeriod.Duration = 300 * time.Millisecond
+	config.ClientConnection.Kubeconfig = s.kubeconfig(s.home, "partition-"+name, "partition-controller")
+	if hosted != "" {
+		config.HostedConnection.Kubeconfig = s.kubeconfig(s.hosted, "partition-"+name, hosted)
+	}
+	data, err = yaml.Marshal(config)
+	s.do(err)
+	s.do(os.WriteFile(path, data, 0o600))
+	return testenv.Run(s.T, "partition-controller", "--config="+path, "-v=2")
+}
+
+func (s *site) kubeconfig(in *testenv.ControlPlane, namespace, account string) string {
+	s.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["test"] = &clientcmdapi.Cluster{Server: in.Config.Host, CertificateAuthorityData: in.Config.CAData}
+	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Token: (&companiontest.Installed{ControlPlane: in}).Token(s.T, namespace, account, nil)}
+	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
+	config.CurrentContext = "test"
+	path := filepath.Join(s.TempDir(), "kubeconfig")
+	s.do(clientcmd.WriteToFile(*config, path))
+	return path
+}
+
+// operands has the operand of each node do its part: apply the Profile, and report what it computes.
+func (s *site) operands() (done bool) {
+	s.Helper()
+	for name := range s.provider.Machines {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: tunedv1.Namespace, Name: "tuned-" + name}}
+		err := s.hosted.Client.Get(s.Context(), client.ObjectKeyFromObject(pod), pod)
+		if client.IgnoreNotFound(err) != nil {
+			s.Fatal(err)
+		}
+		if apierrors.IsNotFound(err) || pod.Spec.Containers[0].Image != s.image {
+			if err == nil {
+				s.do(s.hosted.Client.Delete(s.Context(), pod, client.GracePeriodSeconds(0)))
+			}
+			pod = &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: tunedv1.Namespace, Name: "tuned-" + name, Labels: map[string]string{"openshift-app": "tuned"}},
+				Spec:       corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "tuned", Image: s.image}}},
+			}
+			s.do(s.hosted.Client.Create(s.Context(), pod))
+			pod.Status.Phase = corev1.PodRunning
+			s.do(s.hosted.Client.Status().Update(s.Context(), pod))
+			done = true
+		}
+		profile := &tunedv1.Profile{}
+		if err := s.hosted.Client.Get(s.Context(), client.ObjectKey{Namespace: tunedv1.Namespace, Name: name}, profile); err != nil {
+			continue // there is none yet
+		}
+		literal, _ := tuning.RequestedBy(profile.Spec).Literal()
+		cmdline := s.computes(literal)
+		if profile.Status.ObservedGeneration == profile.Generation && profile.Status.Bootcmdline == cmdline && meta.IsStatusConditionTrue(profile.Status.Conditions, tunedv1.ConditionApplied) {
+			continue
+		}
+		profile.Status = tunedv1.ProfileStatus{
+			TunedProfile: profile.Spec.Config.TunedProfile, Bootcmdline: cmdline, ObservedGeneration: profile.Generation,
+			Conditions: []metav1.Condition{{Type: tunedv1.ConditionApplied, Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.Now()}},
+		}
+		if err := s.hosted.Client.Status().Update(s.Context(), profile); err != nil && !apierrors.IsConflict(err) {
+			s.Fatal(err)
+		}
+		done = true
+	}
+	return done
+}
+
+// settle has everybody do their part until nothing happens for a while, and the pools have what they ask for.
+func (s *site) settle(pools ...string) {
+	s.Helper()
+	quiet := time.Now()
+	testenv.Eventually(s.T, 2*time.Minute, func() error {
+		operands := s.operands()
+		machines, err := s.provider.Step(s.Context())
+		if err != nil && !apierrors.IsConflict(err) {
+			s.Fatal(err)
+		}
+		if operands || machines || err != nil {
+			quiet = time.Now()
+		}
+		for _, name := range pools {
+			pool := s.pool(name)
+			target := pool.Annotations[v1beta1.TargetConfigAnnotation]
+			rendered := conditionOf(pool, v1beta1.ConditionRendered)
+			if target == "" || pool.Annotations[v1beta1.CurrentConfigAnnotation] != target || rendered == nil || rendered.Status != corev1.ConditionTrue || rendered.ObservedGeneration != pool.Generation {
+				quiet = time.Now()
+				return fmt.Errorf("NodePool %s has the annotations %v and the conditions %+v", name, pool.Annotations, pool.Status.Conditions)
+			}
+		}
+		if time.Since(quiet) < 3*time.Second {
+			return fmt.Errorf("something has happened %s ago", time.Since(quiet))
+		}
+		return nil
+	})
+}
+
+func (s *site) pool(name string) *v1beta1.NodePool {
+	s.Helper()
+	pool := &v1beta1.NodePool{}
+	s.do(s.home.Client.Get(s.Context(), client.ObjectKey{Namespace: ofUsers, Name: name}, pool))
+	return pool
+}
+
+func conditionOf(pool *v1beta1.NodePool, kind string) *v1beta1.NodePoolCondition {
+	for i := range pool.Status.Conditions {
+		if pool.Status.Conditions[i].Type == kind {
+			return &pool.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// tune writes what a pool's Tuned sets: a sysctl and arguments, which a variable may have.
+func (s *site) tune(pool, sysctl, arguments string) {
+	s.Helper()
+	s.source("tuned-of-"+pool, fmt.Sprintf("apiVersion: tuned.openshift.io/v1\nkind: Tuned\nmetadata: {name: boot}\nspec:\n  profile:\n  - name: boot\n    data: |\n      [sysctl]\n      kernel.msgmnb=%s\n      [bootloader]\n      cmdline=%s\n  recommend: [{profile: boot, priority: 30}]\n", sysctl, arguments))
+}
+
+func (s *site) perform(pool, spec string) {
+	s.Helper()
+	s.source("perf-of-"+pool, "apiVersion: performance.openshift.io/v2\nkind: PerformanceProfile\nmetadata: {name: edge}\nspec: "+spec+"\n")
+}
+
+func (s *site) source(name, text string) {
+	s.Helper()
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ofUsers, Name: name}, Data: map[string]string{"tuning": text}}
+	err := s.home.Client.Update(s.Context(), configMap)
+	if apierrors.IsNotFound(err) {
+		err = s.home.Client.Create(s.Context(), configMap)
+	}
+	s.do(err)
+}
+
+// names has a pool name its ConfigMaps.
+func (s *site) names(pool string, configMaps ...string) {
+	s.Helper()
+	object := &v1beta1.NodePool{ObjectMeta: metav1.ObjectMeta{Namespace: ofUsers, Name: pool}, Spec: v1beta1.NodePoolSpec{ClusterName: "hosted", Management: v1beta1.NodePoolManagement{UpgradeType: v1beta1.UpgradeTypeInPlace}}}
+	if err := s.home.Client.Create(s.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
+		s.Fatal(err)
+	}
+	references := []corev1.LocalObjectReference{}
+	for _, name := range configMaps {
+		references = append(references, corev1.LocalObjectReference{Name: name})
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"tuningConfig": references}})
+	s.do(err)
+	s.do(s.home.Client.Patch(s.Context(), object, client.RawPatch("application/merge-patch+json", patch)))
+}
+
+// boots are those of the machines of a pool, after their first, in the order of their names; each with the arguments.
+func (s *site) boots(pool string) (counts []int, arguments []string) {
+	var names []string
+	for name, m := range s.provider.Machines {
+		if m.Pool == pool {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		counts = append(counts, s.provider.Machines[name].Boots)
+		arguments = append(arguments, strings.Join(s.provider.Machines[name].Arguments, " "))
+	}
+	return counts, arguments
+}
+
+// expect compares boots since the beginning, and the arguments that all machines of a pool have.
+func (s *site) expect(what, pool string, want []int, arguments string) {
+	s.Helper()
+	counts, got := s.boots(pool)
+	if !slices.Equal(counts, want) || slices.ContainsFunc(got, func(a string) bool { return a != arguments }) {
+		s.Errorf("%s: the machines of %s have booted %v times with %q, want %v times with %q", what, pool, counts, got, want, arguments)
+		return
+	}
+	s.Logf("%s: boots of %s %v, %q", what, pool, counts, arguments)
+}
+
+// Reboots are counted by boot id: one for each change of what a machine boots with, however many parts it has, and none for all others.
+func TestAChangeCostsANodeAtMostOneReboot(t *testing.T) {
+	s := newSite(t)
+	s.tune("pool-a", "10000", "audit=0")
+	s.tune("pool-b", "10000", "quiet")
+	s.names("pool-a", "tuned-of-pool-a")
+	s.names("pool-b", "tuned-of-pool-b")
+	// Pools without nodes: their arguments are literal, so the first machines boot with them.
+	s.settle("pool-a", "pool-b")
+	for name, pool := range map[string]string{"a1": "pool-a", "a2": "pool-a", "b1": "pool-b"} {
+		s.do(s.provider.Join(t.Context(), name, pool))
+	}
+	s.settle("pool-a", "pool-b")
+	s.expect("a new pool", "pool-a", []int{0, 0}, "audit=0")
+	s.expect("a new pool", "pool-b", []int{0}, "quiet")
+
+	s.tune("pool-a", "20000", "audit=0")
+	s.settle("pool-a", "pool-b")
+	s.expect("a sysctl", "pool-a", []int{0, 0}, "audit=0")
+
+	s.tune("pool-a", "20000", "audit=0 skew_tick=1")
+	s.settle("pool-a", "pool-b")
+	s.expect("an argument", "pool-a", []int{1, 1}, "audit=0 skew_tick=1")
+	s.expect("an argument of another pool", "pool-b", []int{0}, "quiet")
+	if s.provider.MostDown != 1 {
+		t.Errorf("%d machines were down at once, want 1", s.provider.MostDown)
+	}
+
+	// Arguments, pinning file, CRI-O's drop-in and the kubelet's configuration at once.
+	const partitioned = "irqaffinity=0-1 isolcpus=managed_irq,2-7 rcu_nocbs=2-7 nohz_full=2-7 nosoftlockup tsc=reliable"
+	s.perform("pool-a", "{cpu: {reserved: 0-1, isolated: 2-7}, numa: {topologyPolicy: restricted}}")
+	s.names("pool-a", "tuned-of-pool-a", "perf-of-pool-a")
+	s.settle("pool-a", "pool-b")
+	s.expect("a PerformanceProfile", "pool-a", []int{2, 2}, partitioned)
+	for path, want := range map[string]string{
+		"/etc/kubernetes/openshift-workload-pinning":                       `"cpuset": "0-1"`,
+		"/etc/crio/crio.conf.d/01-workload-partitioning":                   `infra_ctr_cpuset = "0-1"`,
+		"/etc/kubernetes/kubelet.conf.d/01-workload-partitioning.conf":     "reservedSystemCPUs: 0-1\n",
+		"/etc/kubernetes/kubelet.conf.d/01-workload-partitioning.conf\x00": "topologyManagerPolicy: restricted\n",
+	} {
+		if got := s.provider.Machines["a1"].Files[strings.Trim(path, "\x00")]; !strings.Contains(got, want) {
+			t.Errorf("%s is\n%s\nwithout %s", path, got, want)
+		}
+	}
+	for _, kind := range []string{"Available", "Upgradeable"} {
+		if c := conditionOf(s.pool("pool-a"), v1beta1.PerformanceConditionPrefix+kind); c == nil || c.Status != corev1.ConditionTrue {
+			t.Errorf("the condition %s is %+v", kind, c)
+		}
+	}
+
+	// Changed: other CPUs everywhere, with one boot.
+	s.perform("pool-a", "{cpu: {reserved: 0-3, isolated: 4-7}}")
+	s.settle("pool-a", "pool-b")
+	four := strings.NewReplacer("0-1", "0-3", "2-7", "4-7").Replace(partitioned)
+	s.expect("a changed PerformanceProfile", "pool-a", []int{3, 3}, four)
+	if got := s.provider.Machines["a2"].Files["/etc/kubernetes/openshift-workload-pinning"]; !strings.Contains(got, `"cpuset": "0-3"`) {
+		t.Errorf("the pinning file is %s", got)
+	}
+
+	// A new node of the pool boots with all of it at once, and no other boots for it.
+	s.do(s.provider.Join(t.Context(), "a3", "pool-a"))
+	s.settle("pool-a", "pool-b")
+	s.expect("a node that joins", "pool-a", []int{3, 3, 0}, four)
+
+	// An upgrade of the operator, whose operand computes other arguments.
+	s.do(s.tuning.Terminate(t, 30*time.Second))
+	s.image = "registry.example.com/operand:2"
+	s.computes = func(literal []string) string { return strings.Join(slices.Concat(literal[1:], literal[:1]), " ") }
+	s.tuning = s.start(tuningcontroller.Name, "tuning")
+	s.settle("pool-a", "pool-b")
+	s.expect("an upgrade", "pool-a", []int{3, 3, 0}, four)
+	testenv.Eventually(t, 20*time.Second, func() error {
+		if c := conditionOf(s.pool("pool-a"), v1beta1.ConditionKernelArgumentsOutdated); c == nil || c.Status != corev1.ConditionTrue {
+			return fmt.Errorf("the condition is %+v", c)
+		}
+		return nil
+	})
+
+	// Removed: the machines are as they were before, with one boot.
+	s.computes = func(literal []string) string { return strings.Join(literal, " ") }
+	s.names("pool-a", "tuned-of-pool-a")
+	s.settle("pool-a", "pool-b")
+	s.expect("no PerformanceProfile any more", "pool-a", []int{4, 4, 1}, "audit=0 skew_tick=1")
+	if files := s.provider.Machines["a1"].Files; len(files) > 0 {
+		t.Errorf("it has the files %v", files)
+	}
+	if c := conditionOf(s.pool("pool-a"), v1beta1.PerformanceConditionPrefix+"Available"); c != nil {
+		t.Errorf("the condition %+v is left", c)
+	}
+	s.expect("all of that", "pool-b", []int{0}, "quiet")
+}
