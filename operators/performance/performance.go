@@ -38,6 +38,9 @@ type Rendered struct {
 	Tuned, TunedText string
 }
 
+// TunedPrefix begins the name of each TuneD profile that is made here.
+const TunedPrefix = "openshift-node-performance-"
+
 // Priority is that of the recommendation of the TuneD profile for all nodes of the pool.
 const Priority = 20
 
@@ -119,7 +122,7 @@ func Render(p v2.PerformanceProfile) (Rendered, field.ErrorList) {
 		return Rendered{}, field.ErrorList{field.Invalid(cpus, p.Spec.CPU.Reserved, err.Error())}
 	}
 	node := nodes[0]
-	r := Rendered{Name: p.Metadata.Name, Tuned: "openshift-node-performance-" + p.Metadata.Name, Kubelet: node.KubeletConfiguration()}
+	r := Rendered{Name: p.Metadata.Name, Tuned: TunedPrefix + p.Metadata.Name, Kubelet: node.KubeletConfiguration()}
 	for _, file := range []struct {
 		into   *nodefiles.File
 		render func() (nodefiles.File, error)

@@ -71,6 +71,13 @@ func PoolSpec(profile string, tuneds []tunedv1.Tuned) tunedv1.ProfileSpec {
 	return ProfileOf(Node{}, Choice{TunedRecommend: tunedv1.TunedRecommend{Profile: profile}}, tuneds)
 }
 
+// HasPerformance reports whether a Profile has the Tuned of a PerformanceProfile.
+func HasPerformance(spec tunedv1.ProfileSpec) bool {
+	return slices.ContainsFunc(spec.Profile, func(profile tunedv1.TunedProfile) bool {
+		return strings.HasPrefix(profile.Name, performance.TunedPrefix)
+	})
+}
+
 // Parts returns what is generated for a pool, without its namespace: the ConfigMap of its MachineConfig, if that has anything, and that
 // of its KubeletConfig, if there is a PerformanceProfile.
 func Parts(pool string, settled Settled, p *performance.Rendered) (parts []*corev1.ConfigMap, err error) {

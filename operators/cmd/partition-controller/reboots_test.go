@@ -16,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/component-base/cli"
@@ -31,8 +33,10 @@ import (
 	"workload.openshift.io/operators/internal/provider"
 	"workload.openshift.io/operators/internal/testenv"
 	nodepool "workload.openshift.io/operators/nodepool/controller"
+	"workload.openshift.io/operators/performance"
 	"workload.openshift.io/operators/tuning"
 	tuningcontroller "workload.openshift.io/operators/tuning/controller"
+	"workload.openshift.io/operators/tuning/inspect"
 )
 
 func TestMain(m *testing.M) {
@@ -192,6 +196,17 @@ func (s *site) settle(pools ...string) {
 				return fmt.Errorf("NodePool %s has the annotations %v and the conditions %+v", name, pool.Annotations, pool.Status.Conditions)
 			}
 		}
+		for name, m := range s.provider.Machines {
+			profile, generated := &tunedv1.Profile{}, &corev1.ConfigMap{}
+			s.do(client.IgnoreNotFound(s.hosted.Client.Get(s.Context(), client.ObjectKey{Namespace: tunedv1.Namespace, Name: name}, profile)))
+			s.do(s.home.Client.Get(s.Context(), client.ObjectKey{Namespace: controlPlane, Name: v1beta1.GeneratedName(m.Pool)}, generated))
+			now, err := v1beta1.ReadGenerated(generated)
+			s.do(err)
+			if input := profile.Annotations[v1beta1.InputAnnotation]; input == "" || input != now.Input {
+				quiet = time.Now()
+				return fmt.Errorf("the Profile of %s is for %q, and its pool has %q", name, input, now.Input)
+			}
+		}
 		if time.Since(quiet) < 3*time.Second {
 			return fmt.Errorf("something has happened %s ago", time.Since(quiet))
 		}
@@ -215,15 +230,67 @@ func conditionOf(pool *v1beta1.NodePool, kind string) *v1beta1.NodePoolCondition
 	return nil
 }
 
-// tune writes what a pool's Tuned sets: a sysctl and arguments, which a variable may have.
-func (s *site) tune(pool, sysctl, arguments string) {
-	s.Helper()
-	s.source("tuned-of-"+pool, fmt.Sprintf("apiVersion: tuned.openshift.io/v1\nkind: Tuned\nmetadata: {name: boot}\nspec:\n  profile:\n  - name: boot\n    data: |\n      [sysctl]\n      kernel.msgmnb=%s\n      [bootloader]\n      cmdline=%s\n  recommend: [{profile: boot, priority: 30}]\n", sysctl, arguments))
+// aBoot is a Tuned that sets a sysctl and kernel arguments.
+func aBoot(sysctl, arguments string) string {
+	return fmt.Sprintf("apiVersion: tuned.openshift.io/v1\nkind: Tuned\nmetadata: {name: boot}\nspec:\n  profile:\n  - name: boot\n    data: |\n      [sysctl]\n      kernel.msgmnb=%s\n      [bootloader]\n      cmdline=%s\n  recommend: [{profile: boot, priority: 30}]\n", sysctl, arguments)
 }
 
-func (s *site) perform(pool, spec string) {
+func aPerformanceProfile(spec string) string {
+	return "apiVersion: performance.openshift.io/v2\nkind: PerformanceProfile\nmetadata: {name: edge}\nspec: " + spec + "\n"
+}
+
+// change gives a pool this configuration, and compares the boots with what was foretold, in the same order.
+func (s *site) change(what, pool, tuned, profile string, want []int, arguments string) {
 	s.Helper()
-	s.source("perf-of-"+pool, "apiVersion: performance.openshift.io/v2\nkind: PerformanceProfile\nmetadata: {name: edge}\nspec: "+spec+"\n")
+	foretold := s.foresee(pool, tuned, profile)
+	before := len(s.provider.Order)
+	s.configure(pool, tuned, profile)
+	s.settle("pool-a", "pool-b")
+	s.expect(what, pool, want, arguments)
+	if got := s.provider.Order[before:]; !slices.Equal(got, slices.Concat(foretold.Nodes...)) {
+		s.Errorf("%s: booted were %q, and foretold was %+v", what, got, foretold)
+	}
+	s.Logf("%s: foretold was %+v", what, foretold)
+}
+
+// foresee is what kubectl partition tuning plan says of a change.
+func (s *site) foresee(pool, tuned, profile string) tuning.Boots {
+	s.Helper()
+	kube, err := kubernetes.NewForConfig(s.home.Config)
+	s.do(err)
+	objects, err := dynamic.NewForConfig(s.home.Config)
+	s.do(err)
+	var nodes []string
+	for name, m := range s.provider.Machines {
+		if m.Pool == pool {
+			nodes = append(nodes, name)
+		}
+	}
+	standing, err := inspect.Home{Kube: kube, Objects: objects, Namespace: controlPlane}.Pool(s.Context(), pool, len(nodes))
+	s.do(err)
+	tuneds, err := tuning.Parse("file", tuned)
+	s.do(err)
+	var rendered *performance.Rendered
+	if profile != "" {
+		p, err := tuning.ParsePerformanceProfile("file", profile)
+		s.do(err)
+		rendered = &p
+	}
+	boots, err := tuning.Foresee(pool, standing, tuneds, rendered, nodes)
+	s.do(err)
+	return boots
+}
+
+// configure writes a pool's sources, and has it name them.
+func (s *site) configure(pool, tuned, profile string) {
+	s.Helper()
+	s.source("tuned-of-"+pool, tuned)
+	names := []string{"tuned-of-" + pool}
+	if profile != "" {
+		s.source("perf-of-"+pool, profile)
+		names = append(names, "perf-of-"+pool)
+	}
+	s.names(pool, names...)
 }
 
 func (s *site) source(name, text string) {
@@ -282,10 +349,8 @@ func (s *site) expect(what, pool string, want []int, arguments string) {
 // Reboots are counted by boot id: one for each change of what a machine boots with, however many parts it has, and none for all others.
 func TestAChangeCostsANodeAtMostOneReboot(t *testing.T) {
 	s := newSite(t)
-	s.tune("pool-a", "10000", "audit=0")
-	s.tune("pool-b", "10000", "quiet")
-	s.names("pool-a", "tuned-of-pool-a")
-	s.names("pool-b", "tuned-of-pool-b")
+	s.configure("pool-a", aBoot("10000", "audit=0"), "")
+	s.configure("pool-b", aBoot("10000", "quiet"), "")
 	// Pools without nodes: their arguments are literal, so the first machines boot with them.
 	s.settle("pool-a", "pool-b")
 	for name, pool := range map[string]string{"a1": "pool-a", "a2": "pool-a", "b1": "pool-b"} {
@@ -295,13 +360,9 @@ func TestAChangeCostsANodeAtMostOneReboot(t *testing.T) {
 	s.expect("a new pool", "pool-a", []int{0, 0}, "audit=0")
 	s.expect("a new pool", "pool-b", []int{0}, "quiet")
 
-	s.tune("pool-a", "20000", "audit=0")
-	s.settle("pool-a", "pool-b")
-	s.expect("a sysctl", "pool-a", []int{0, 0}, "audit=0")
-
-	s.tune("pool-a", "20000", "audit=0 skew_tick=1")
-	s.settle("pool-a", "pool-b")
-	s.expect("an argument", "pool-a", []int{1, 1}, "audit=0 skew_tick=1")
+	s.change("a sysctl", "pool-a", aBoot("20000", "audit=0"), "", []int{0, 0}, "audit=0")
+	both := aBoot("20000", "audit=0 skew_tick=1")
+	s.change("an argument", "pool-a", both, "", []int{1, 1}, "audit=0 skew_tick=1")
 	s.expect("an argument of another pool", "pool-b", []int{0}, "quiet")
 	if s.provider.MostDown != 1 {
 		t.Errorf("%d machines were down at once, want 1", s.provider.MostDown)
@@ -309,18 +370,15 @@ func TestAChangeCostsANodeAtMostOneReboot(t *testing.T) {
 
 	// Arguments, pinning file, CRI-O's drop-in and the kubelet's configuration at once.
 	const partitioned = "irqaffinity=0-1 isolcpus=managed_irq,2-7 rcu_nocbs=2-7 nohz_full=2-7 nosoftlockup tsc=reliable"
-	s.perform("pool-a", "{cpu: {reserved: 0-1, isolated: 2-7}, numa: {topologyPolicy: restricted}}")
-	s.names("pool-a", "tuned-of-pool-a", "perf-of-pool-a")
-	s.settle("pool-a", "pool-b")
-	s.expect("a PerformanceProfile", "pool-a", []int{2, 2}, partitioned)
-	for path, want := range map[string]string{
-		"/etc/kubernetes/openshift-workload-pinning":                       `"cpuset": "0-1"`,
-		"/etc/crio/crio.conf.d/01-workload-partitioning":                   `infra_ctr_cpuset = "0-1"`,
-		"/etc/kubernetes/kubelet.conf.d/01-workload-partitioning.conf":     "reservedSystemCPUs: 0-1\n",
-		"/etc/kubernetes/kubelet.conf.d/01-workload-partitioning.conf\x00": "topologyManagerPolicy: restricted\n",
+	s.change("a PerformanceProfile", "pool-a", both, aPerformanceProfile("{cpu: {reserved: 0-1, isolated: 2-7}, numa: {topologyPolicy: restricted}}"), []int{2, 2}, partitioned)
+	for _, want := range []struct{ path, text string }{
+		{"/etc/kubernetes/openshift-workload-pinning", `"cpuset": "0-1"`},
+		{"/etc/crio/crio.conf.d/01-workload-partitioning", `infra_ctr_cpuset = "0-1"`},
+		{"/etc/kubernetes/kubelet.conf.d/01-workload-partitioning.conf", "reservedSystemCPUs: 0-1\n"},
+		{"/etc/kubernetes/kubelet.conf.d/01-workload-partitioning.conf", "topologyManagerPolicy: restricted\n"},
 	} {
-		if got := s.provider.Machines["a1"].Files[strings.Trim(path, "\x00")]; !strings.Contains(got, want) {
-			t.Errorf("%s is\n%s\nwithout %s", path, got, want)
+		if got := s.provider.Machines["a1"].Files[want.path]; !strings.Contains(got, want.text) {
+			t.Errorf("%s is\n%s\nwithout %s", want.path, got, want.text)
 		}
 	}
 	for _, kind := range []string{"Available", "Upgradeable"} {
@@ -329,39 +387,56 @@ func TestAChangeCostsANodeAtMostOneReboot(t *testing.T) {
 		}
 	}
 
-	// Changed: other CPUs everywhere, with one boot.
-	s.perform("pool-a", "{cpu: {reserved: 0-3, isolated: 4-7}}")
-	s.settle("pool-a", "pool-b")
+	// Changed: other CPUs everywhere, with one boot. Then the kubelet's configuration alone, two machines at once.
 	four := strings.NewReplacer("0-1", "0-3", "2-7", "4-7").Replace(partitioned)
-	s.expect("a changed PerformanceProfile", "pool-a", []int{3, 3}, four)
+	s.change("a changed PerformanceProfile", "pool-a", both, aPerformanceProfile("{cpu: {reserved: 0-3, isolated: 4-7}}"), []int{3, 3}, four)
 	if got := s.provider.Machines["a2"].Files["/etc/kubernetes/openshift-workload-pinning"]; !strings.Contains(got, `"cpuset": "0-3"`) {
 		t.Errorf("the pinning file is %s", got)
+	}
+	s.do(s.home.Client.Patch(t.Context(), s.pool("pool-a"), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"management":{"inPlace":{"maxUnavailable":"100%"}}}}`))))
+	profile := aPerformanceProfile("{cpu: {reserved: 0-3, isolated: 4-7}, numa: {topologyPolicy: single-numa-node}}")
+	s.change("a topology policy", "pool-a", both, profile, []int{4, 4}, four)
+	if s.provider.MostDown != 2 {
+		t.Errorf("%d machines were down at once, want 2", s.provider.MostDown)
 	}
 
 	// A new node of the pool boots with all of it at once, and no other boots for it.
 	s.do(s.provider.Join(t.Context(), "a3", "pool-a"))
 	s.settle("pool-a", "pool-b")
-	s.expect("a node that joins", "pool-a", []int{3, 3, 0}, four)
+	s.expect("a node that joins", "pool-a", []int{4, 4, 0}, four)
 
 	// An upgrade of the operator, whose operand computes other arguments.
 	s.do(s.tuning.Terminate(t, 30*time.Second))
 	s.image = "registry.example.com/operand:2"
-	s.computes = func(literal []string) string { return strings.Join(slices.Concat(literal[1:], literal[:1]), " ") }
+	s.computes = func(literal []string) string {
+		first := min(1, len(literal))
+		return strings.Join(slices.Concat(literal[first:], literal[:first]), " ")
+	}
 	s.tuning = s.start(tuningcontroller.Name, "tuning")
 	s.settle("pool-a", "pool-b")
-	s.expect("an upgrade", "pool-a", []int{3, 3, 0}, four)
+	s.expect("an upgrade", "pool-a", []int{4, 4, 0}, four)
 	testenv.Eventually(t, 20*time.Second, func() error {
 		if c := conditionOf(s.pool("pool-a"), v1beta1.ConditionKernelArgumentsOutdated); c == nil || c.Status != corev1.ConditionTrue {
 			return fmt.Errorf("the condition is %+v", c)
 		}
 		return nil
 	})
+	kube, err := kubernetes.NewForConfig(s.home.Config)
+	s.do(err)
+	applied, err := inspect.Home{Kube: kube, Namespace: controlPlane}.Apply(t.Context(), "pool-a")
+	s.do(err)
+	testenv.Eventually(t, 20*time.Second, func() error {
+		if c := conditionOf(s.pool("pool-a"), v1beta1.ConditionKernelArgumentsOutdated); c == nil || c.Status != corev1.ConditionFalse {
+			return fmt.Errorf("the condition is %+v", c)
+		}
+		return nil
+	})
+	s.settle("pool-a", "pool-b")
+	s.expect("arguments that a person applies", "pool-a", []int{5, 5, 1}, strings.Join(applied, " "))
 
 	// Removed: the machines are as they were before, with one boot.
 	s.computes = func(literal []string) string { return strings.Join(literal, " ") }
-	s.names("pool-a", "tuned-of-pool-a")
-	s.settle("pool-a", "pool-b")
-	s.expect("no PerformanceProfile any more", "pool-a", []int{4, 4, 1}, "audit=0 skew_tick=1")
+	s.change("no PerformanceProfile any more", "pool-a", both, "", []int{6, 6, 2}, "audit=0 skew_tick=1")
 	if files := s.provider.Machines["a1"].Files; len(files) > 0 {
 		t.Errorf("it has the files %v", files)
 	}

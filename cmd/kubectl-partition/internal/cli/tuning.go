@@ -28,10 +28,14 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	v2 "workload.openshift.io/operators/api/performance/v2"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/performance"
 	"workload.openshift.io/operators/tuning"
+	"workload.openshift.io/operators/tuning/inspect"
 )
 
 // tuningCommand has the commands of the companion tuning. They ask a hosted cluster.
@@ -50,7 +54,7 @@ func newTuning(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Show how nodes of a hosted cluster are tuned, and what a change would do",
 		Args:  cobra.NoArgs,
 	}
-	command.AddCommand(newTuningStatus(streams), newTuningPlan(streams))
+	command.AddCommand(newTuningStatus(streams), newTuningPlan(streams), newTuningApplyArguments(streams))
 	return command
 }
 
@@ -131,8 +135,40 @@ type (
 		flagsAlone
 		tuningCommand
 		file, pool string
+		management managementFlags
 	}
 )
+
+// managementFlags say where the management cluster is. home is made by connect, or by a test.
+type managementFlags struct {
+	kubeconfig, namespace string
+	home                  *inspect.Home
+}
+
+func (m *managementFlags) add(command *cobra.Command) {
+	command.Flags().StringVar(&m.kubeconfig, "management-kubeconfig", "", "kubeconfig of the management cluster")
+	command.Flags().StringVar(&m.namespace, "control-plane-namespace", "", "namespace of the hosted cluster's control plane in the management cluster")
+	command.MarkFlagsRequiredTogether("management-kubeconfig", "control-plane-namespace")
+}
+
+func (m *managementFlags) connect() error {
+	if m.home != nil || m.namespace == "" {
+		return nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", m.kubeconfig)
+	if err != nil {
+		return err
+	}
+	home := inspect.Home{Namespace: m.namespace}
+	if home.Objects, err = dynamic.NewForConfig(config); err != nil {
+		return err
+	}
+	if home.Kube, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	m.home = &home
+	return nil
+}
 
 func newTuningStatus(streams genericiooptions.IOStreams) *cobra.Command {
 	c := &tuningStatusOptions{tuningCommand: tuningCommand{streams: streams}}
@@ -261,8 +297,10 @@ type tuningPlan struct {
 	NodePool        string          `json:"nodePool"`
 	Nodes           int             `json:"nodes"`
 	Changes         []tuning.Change `json:"changes"`
-	// Reboots is how many nodes would boot.
-	Reboots int `json:"reboots"`
+	// Boots says which nodes would boot, in which order, and Reboots how many. Both are missing if that is not known without
+	// the management cluster.
+	Boots   *tuning.Boots `json:"boots,omitempty"`
+	Reboots *int          `json:"reboots,omitempty"`
 }
 
 func newTuningPlan(streams genericiooptions.IOStreams) *cobra.Command {
@@ -270,13 +308,14 @@ func newTuningPlan(streams genericiooptions.IOStreams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "plan -f FILE --nodepool POOL",
 		Short: "Say what Tuneds would change on the nodes of a NodePool, and write nothing",
-		Long: `Say what Tuneds would change on the nodes of a NodePool: profiles, sysctls from and to, kernel arguments and
-reboots, node by node. It writes nothing. The file has all that spec.tuningConfig of the NodePool would name: Tuneds, or
-ConfigMaps with the key tuning. You need the rights to list the hosted cluster's nodes and Profiles, and its pods if a
-Tuned goes by those.
+		Long: `Say what a configuration would change on the nodes of a NodePool: profiles, sysctls from and to, kernel
+arguments, and which nodes boot, in which order. It writes nothing. The file has all that spec.tuningConfig of the NodePool
+would name: Tuneds and a PerformanceProfile, or ConfigMaps with the key tuning. You need the rights to list the hosted
+cluster's nodes and Profiles, and its pods if a Tuned goes by those.
 
-All nodes change within seconds of each other. Sysctls need no reboot. Kernel arguments are reported in the Profile's
-status, and this version boots no node for them.
+Sysctls change on all nodes within seconds of each other, and need no reboot. Kernel arguments and a PerformanceProfile boot
+each node of the pool once. Which nodes boot follows from what the management cluster has: --control-plane-namespace
+and --management-kubeconfig say where. You need the rights to get its ConfigMaps and the NodePool.
 
 Exit codes:
   0  nothing would change
@@ -290,6 +329,7 @@ Exit codes:
 	c.flags(command)
 	command.Flags().StringVarP(&c.file, "filename", "f", "", "file of Tuneds, or of ConfigMaps that have them; - is standard input")
 	command.Flags().StringVar(&c.pool, "nodepool", "", "name of the NodePool")
+	c.management.add(command)
 	for _, name := range []string{"filename", "nodepool"} {
 		if err := command.MarkFlagRequired(name); err != nil {
 			panic(err) // the flag exists
@@ -311,10 +351,17 @@ func (c *tuningPlanOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tuneds, err := readTuneds(file, data)
+	own, profile, err := readTuneds(file, data)
 	if err != nil {
 		return err
 	}
+	tuneds := own
+	if profile != nil {
+		if tuneds, err = tuning.WithPerformance(own, *profile); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	tuneds = slices.Clone(tuneds)
 	for i := range tuneds {
 		tuneds[i] = *tuning.Hosted(&tuneds[i], pool)
 	}
@@ -335,7 +382,9 @@ func (c *tuningPlanOptions) Run(ctx context.Context) error {
 		now[profiles[i].Name] = &profiles[i].Spec
 	}
 	plan := tuningPlan{TypeMeta: output.TypeMeta("TuningPlan"), NodePool: pool, Nodes: len(nodes.Items), Changes: []tuning.Change{}}
+	var names []string
 	for _, node := range nodes.Items {
+		names = append(names, node.Name)
 		subject := tuning.Node{Name: node.Name, Labels: node.Labels, ProviderID: node.Spec.ProviderID}
 		if tuning.MatchesPods(tuneds) {
 			pods, err := c.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node.Name).String()})
@@ -354,6 +403,9 @@ func (c *tuningPlanOptions) Run(ctx context.Context) error {
 			plan.Changes = append(plan.Changes, *change)
 		}
 	}
+	if err := c.boots(ctx, &plan, own, profile, names, now); err != nil {
+		return err
+	}
 	if err := c.format.Print(c.streams.Out, plan, func(w io.Writer, _ bool) error { return printTuningPlan(w, plan) }); err != nil {
 		return err
 	}
@@ -363,8 +415,59 @@ func (c *tuningPlanOptions) Run(ctx context.Context) error {
 	return nil
 }
 
+// boots says which nodes of the plan boot.
+func (c *tuningPlanOptions) boots(ctx context.Context, plan *tuningPlan, tuneds []tunedv1.Tuned, profile *performance.Rendered, nodes []string, now map[string]*tunedv1.ProfileSpec) error {
+	if err := c.management.connect(); err != nil {
+		return err
+	}
+	var boots tuning.Boots
+	if c.management.home != nil {
+		standing, err := c.management.home.Pool(ctx, c.pool, len(nodes))
+		if err != nil {
+			return err
+		}
+		if boots, err = tuning.Foresee(c.pool, standing, tuneds, profile, nodes); err != nil {
+			return err
+		}
+	} else {
+		// Without the management cluster it is known only of what has no part in a boot.
+		for _, name := range nodes {
+			if spec := now[name]; spec != nil && tuning.HasPerformance(*spec) {
+				return nil
+			}
+		}
+		arguments := func(change tuning.Change) bool { return len(change.Arguments) > 0 }
+		if profile != nil || slices.ContainsFunc(plan.Changes, arguments) {
+			return nil
+		}
+	}
+	reboots := len(slices.Concat(boots.Nodes...))
+	plan.Boots, plan.Reboots = &boots, &reboots
+	return nil
+}
+
+func printBoots(w io.Writer, boots *tuning.Boots) {
+	if boots == nil {
+		fmt.Fprintln(w, "Whether nodes boot is not known without the management cluster: give --control-plane-namespace and --management-kubeconfig.")
+		return
+	}
+	if len(boots.Nodes) > 0 {
+		fmt.Fprintf(w, "%d of them boot once, one line at a time:\n", len(slices.Concat(boots.Nodes...)))
+		for _, group := range boots.Nodes {
+			fmt.Fprintf(w, "  %s\n", output.Printable(strings.Join(group, ", ")))
+		}
+		fmt.Fprintf(w, "The reasons: %s.\n", output.Printable(strings.Join(boots.Reasons, "; ")))
+	} else {
+		fmt.Fprintln(w, "None of them boots.")
+	}
+	if len(boots.Unknown) > 0 {
+		fmt.Fprintf(w, "The nodes compute %s. If that is not what it was, they boot for it, in the same boot.\n", output.Printable(strings.Join(boots.Unknown, " ")))
+	}
+}
+
 func printTuningPlan(w io.Writer, plan tuningPlan) error {
-	fmt.Fprintf(w, "%d of the %d nodes of NodePool %s change, within seconds of each other. %d of them boot.\n", len(plan.Changes), plan.Nodes, output.Printable(plan.NodePool), plan.Reboots)
+	fmt.Fprintf(w, "%d of the %d nodes of NodePool %s change, within seconds of each other.\n", len(plan.Changes), plan.Nodes, output.Printable(plan.NodePool))
+	printBoots(w, plan.Boots)
 	deferred := slices.DeleteFunc(slices.Clone(plan.Changes), func(change tuning.Change) bool { return !change.Deferred })
 	if len(deferred) > 0 {
 		fmt.Fprintf(w, "%d of them change at their next boot, as %s says.\n", len(deferred), tunedv1.DeferredAnnotation)
@@ -395,40 +498,108 @@ func printTuningPlan(w io.Writer, plan tuningPlan) error {
 	return table.Flush()
 }
 
-// readTuneds reads Tuneds, or ConfigMaps that have them.
-func readTuneds(name string, data []byte) ([]tunedv1.Tuned, error) {
+// readTuneds reads Tuneds and a PerformanceProfile, or ConfigMaps that have them.
+func readTuneds(name string, data []byte) (tuneds []tunedv1.Tuned, profile *performance.Rendered, err error) {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	var texts []string
+	var values, texts []string
 	for {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
 		}
 		kind := metav1.TypeMeta{}
 		if err := yaml.Unmarshal(document, &kind); err != nil || kind.Kind != "ConfigMap" {
-			texts = nil
+			values = nil
 			break
 		}
 		configMap := &corev1.ConfigMap{}
 		if err := yaml.Unmarshal(document, configMap); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
 		}
 		text, ok := configMap.Data[tunedv1.TuningKey]
 		if !ok {
-			return nil, fmt.Errorf("%s: ConfigMap %s: data: the key %s is missing", name, configMap.Name, tunedv1.TuningKey)
+			return nil, nil, fmt.Errorf("%s: ConfigMap %s: data: the key %s is missing", name, configMap.Name, tunedv1.TuningKey)
 		}
-		texts = append(texts, strings.TrimRight(text, "\n")+"\n")
+		values = append(values, strings.TrimRight(text, "\n")+"\n")
 	}
 	text := string(data)
-	if texts != nil {
-		text = strings.Join(texts, "---\n")
+	if values != nil {
+		text = strings.Join(values, "---\n")
 	}
-	tuneds, err := tuning.Parse(name, text)
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		kind := metav1.TypeMeta{}
+		if err := yaml.Unmarshal([]byte(document), &kind); err == nil && kind.Kind == v2.Kind {
+			if profile != nil {
+				return nil, nil, fmt.Errorf("%s: a NodePool takes one PerformanceProfile; remove one of them", name)
+			}
+			rendered, err := tuning.ParsePerformanceProfile(name, document)
+			if err != nil {
+				return nil, nil, err
+			}
+			profile = &rendered
+			// An empty document keeps the numbers of lines.
+			document = strings.Repeat("\n", strings.Count(document, "\n"))
+		}
+		texts = append(texts, document)
+	}
+	tuneds, err = tuning.Parse(name, strings.Join(texts, "\n---\n"))
 	if invalid := (*tuning.Invalid)(nil); errors.As(err, &invalid) {
-		return nil, fmt.Errorf("%s: %s", name, invalid.Told())
+		return nil, nil, fmt.Errorf("%s: %s", name, invalid.Told())
 	}
-	return tuneds, err
+	return tuneds, profile, err
+}
+
+// tuningApplyOptions are of the command apply-arguments.
+type tuningApplyOptions struct {
+	streams    genericiooptions.IOStreams
+	management managementFlags
+	pool       string
+}
+
+func newTuningApplyArguments(streams genericiooptions.IOStreams) *cobra.Command {
+	c := &tuningApplyOptions{streams: streams}
+	command := &cobra.Command{
+		Use:   "apply-arguments POOL",
+		Short: "Have outdated kernel arguments of a NodePool take effect, which boots its nodes",
+		Long: `Have outdated kernel arguments of a NodePool take effect. After an upgrade of the operand its nodes may compute other
+kernel arguments than they boot with. By itself that boots no node: the NodePool's condition KernelArgumentsOutdated is True,
+and the arguments take effect with the next change of the pool. This command has them take effect now, and each node of the pool
+boots once. You need the rights to get and patch ConfigMaps of the control plane's namespace.
+
+Exit codes:
+  0  the arguments that were printed take effect
+  2  none are outdated, or the cluster cannot be asked`,
+		Example: `  kubectl partition tuning apply-arguments pool-a --management-kubeconfig management --control-plane-namespace clusters-hosted`,
+		Args:    cobra.ExactArgs(1),
+		RunE:    steps(c),
+	}
+	c.management.add(command)
+	for _, name := range []string{"management-kubeconfig", "control-plane-namespace"} {
+		if err := command.MarkFlagRequired(name); err != nil {
+			panic(err) // the flag exists
+		}
+	}
+	return command
+}
+
+// Complete implements options.
+func (c *tuningApplyOptions) Complete(_ *cobra.Command, args []string) error {
+	c.pool = args[0]
+	return c.management.connect()
+}
+
+// Validate implements options.
+func (*tuningApplyOptions) Validate() error { return nil }
+
+// Run implements options.
+func (c *tuningApplyOptions) Run(ctx context.Context) error {
+	arguments, err := c.management.home.Apply(ctx, c.pool)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.streams.Out, "The nodes of NodePool %s boot with: %s\n", output.Printable(c.pool), output.Printable(strings.Join(arguments, " ")))
+	return err
 }

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,8 +17,10 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
+	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/tuning"
+	"workload.openshift.io/operators/tuning/inspect"
 )
 
 const tunedFile = `apiVersion: tuned.openshift.io/v1
@@ -130,13 +133,13 @@ func TestTuningPlan(t *testing.T) {
 		problem string
 	}{
 		"a changed value": {tunedFile, 1, []string{
-			"2 of the 2 nodes of NodePool pool-a change, within seconds of each other. 0 of them boot.",
+			"2 of the 2 nodes of NodePool pool-a change, within seconds of each other.", "None of them boots.",
 			"n1    kernel.msgmnb  32768  65536", "n2    kernel.msgmnb  32768  65536",
 		}, ""},
-		"a ConfigMap":           {configMap, 1, []string{"n1    kernel.msgmnb  32768  65536"}, ""},
-		"nothing":               {strings.ReplaceAll(tunedFile, "65536", "32768"), 0, []string{"0 of the 2 nodes of NodePool pool-a change"}, ""},
-		"no Tuned any more":     {"", 1, []string{"n1    profile        queues  openshift-node", "n1    kernel.msgmnb  32768   not set here"}, ""},
-		"kernel arguments":      {strings.Replace(tunedFile, "kernel.msgmnb=65536", "kernel.msgmnb=32768\n      [bootloader]\n      cmdline_a=+nohz=on", 1), 1, []string{"kernel arguments, cmdline_a  -     +nohz=on", "0 of them boot"}, ""},
+		"a ConfigMap":       {configMap, 1, []string{"n1    kernel.msgmnb  32768  65536"}, ""},
+		"nothing":           {strings.ReplaceAll(tunedFile, "65536", "32768"), 0, []string{"0 of the 2 nodes of NodePool pool-a change"}, ""},
+		"no Tuned any more": {"", 1, []string{"n1    profile        queues  openshift-node", "n1    kernel.msgmnb  32768   not set here"}, ""},
+		"kernel arguments":  {strings.Replace(tunedFile, "kernel.msgmnb=65536", "kernel.msgmnb=32768\n      [bootloader]\n      cmdline_a=+nohz=on", 1), 1, []string{"kernel arguments, cmdline_a  -     +nohz=on", "Whether nodes boot is not known without the management cluster"}, ""},
 		"one that is deferred": {
 			strings.Replace(tunedFile, "{name: queues}", "{name: queues, annotations: {tuned.openshift.io/deferred: update}}", 1), 1,
 			[]string{"2 of them change at their next boot, as tuned.openshift.io/deferred says.", "n1    kernel.msgmnb  32768  65536"}, "",
@@ -162,5 +165,91 @@ func TestTuningPlan(t *testing.T) {
 		return perform(t, &tuningPlanOptions{tuningCommand: *c, file: "-", pool: "pool-a"})
 	}); code != 1 || !strings.Contains(out, "65536") {
 		t.Errorf("from standard input: %d, %s, %s", code, out, problem)
+	}
+}
+
+// What stands in the management cluster says which nodes boot.
+func TestTuningPlanOfBoots(t *testing.T) {
+	const profile = "apiVersion: performance.openshift.io/v2\nkind: PerformanceProfile\nmetadata: {name: edge}\nspec: {cpu: {reserved: '0', isolated: '1'}}\n"
+	boot := strings.Replace(tunedFile, "      [sysctl]", "      [bootloader]\n      cmdline=audit=0\n      [sysctl]", 1)
+	var parts []runtime.Object
+	generated := func(arguments ...string) *corev1.ConfigMap {
+		made, err := tuning.Parts("pool-a", tuning.Settled{Arguments: arguments}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stands := map[string]string{}
+		for _, part := range made {
+			part.Namespace = "clusters-hosted"
+			stands[part.Name], parts = v1beta1.PartHash(part), append(parts, part)
+		}
+		data, err := json.Marshal(v1beta1.Generated{Input: "x", Computed: true, Arguments: arguments, Outdated: []string{"audit=1"}, Parts: stands})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "clusters-hosted", Name: "generated-pool-a"}, Data: map[string]string{v1beta1.GeneratedKey: string(data)}}
+	}
+	for name, test := range map[string]struct {
+		text   string
+		stands func() *corev1.ConfigMap
+		want   []string
+	}{
+		"an argument that comes":     {boot, func() *corev1.ConfigMap { return generated() }, []string{"2 of them boot once, one line at a time:\n  n1\n  n2\n", "kernel argument audit=0 comes"}},
+		"an argument that is there":  {tunedFile, func() *corev1.ConfigMap { return generated("audit=0") }, []string{"2 of them boot", "kernel argument audit=0 goes"}},
+		"a sysctl":                   {tunedFile, func() *corev1.ConfigMap { return generated() }, []string{"None of them boots."}},
+		"a PerformanceProfile":       {tunedFile + "---\n" + profile, func() *corev1.ConfigMap { return generated() }, []string{"2 of them boot", "ConfigMap kubeletconfig-edge-c82f3ed1 comes", "irqaffinity=0 comes"}},
+		"what nodes compute":         {strings.Replace(boot, "audit=0", "cpus=${f:exec:nproc}", 1), func() *corev1.ConfigMap { return generated("cpus=4") }, []string{"None of them boots.", "The nodes compute cpus=${f:exec:nproc}. If that is not what it was, they boot for it"}},
+		"nothing has been generated": {boot, nil, []string{"2 of them boot", "kernel argument audit=0 comes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "tuned.yaml")
+			text := test.text
+			if strings.Contains(text, profile) { // its Tuned must win, or be included
+				text = strings.Replace(text, "include=openshift-node", "include=openshift-node-performance-edge", 1)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			parts = nil
+			home := fake.NewClientset()
+			if test.stands != nil {
+				home = fake.NewClientset(append([]runtime.Object{test.stands()}, parts...)...)
+			}
+			code, out, problem := tuned(t, nil, func(c *tuningCommand) error {
+				return perform(t, &tuningPlanOptions{tuningCommand: *c, file: path, pool: "pool-a", management: managementFlags{home: &inspect.Home{Kube: home, Namespace: "clusters-hosted"}}})
+			})
+			if code != 1 || problem != "" {
+				t.Errorf("the exit code is %d, and the error %q", code, problem)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("printed was\n%s\nwant %q", out, want)
+				}
+			}
+		})
+	}
+
+	// A Tuned that wins over the PerformanceProfile and leaves it out.
+	path := filepath.Join(t.TempDir(), "tuned.yaml")
+	if err := os.WriteFile(path, []byte(strings.Replace(tunedFile, "priority: 20", "priority: 10", 1)+"---\n"+profile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, problem := tuned(t, nil, func(c *tuningCommand) error {
+		return perform(t, &tuningPlanOptions{tuningCommand: *c, file: path, pool: "pool-a"})
+	})
+	if code != 2 || !strings.Contains(problem, "the profile queues wins over PerformanceProfile edge: add include=openshift-node-performance-edge") {
+		t.Errorf("the exit code is %d, and the error %q", code, problem)
+	}
+
+	// A person applies what is outdated, by the hash of what was there.
+	home := fake.NewClientset(generated("audit=0"))
+	var output bytes.Buffer
+	apply := &tuningApplyOptions{streams: genericiooptions.IOStreams{Out: &output}, management: managementFlags{home: &inspect.Home{Kube: home, Namespace: "clusters-hosted"}}, pool: "pool-a"}
+	if err := apply.Run(t.Context()); err != nil || output.String() != "The nodes of NodePool pool-a boot with: audit=1\n" {
+		t.Errorf("got %q, %v", output.String(), err)
+	}
+	stands, err := home.CoreV1().ConfigMaps("clusters-hosted").Get(t.Context(), "generated-pool-a", metav1.GetOptions{})
+	if err != nil || stands.Annotations[v1beta1.ApplyArgumentsAnnotation] != tuning.ArgumentsHash([]string{"audit=1"}) {
+		t.Errorf("it has the annotations %v, %v", stands.Annotations, err)
 	}
 }
