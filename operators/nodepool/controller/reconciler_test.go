@@ -53,6 +53,7 @@ func newManagement(t *testing.T) *management {
 	t.Cleanup(func() {
 		_ = m.DeleteAllOf(context.Background(), &v1beta1.NodePool{}, client.InNamespace(m.namespace))
 		_ = m.DeleteAllOf(context.Background(), &corev1.ConfigMap{}, client.InNamespace(m.controlPlane))
+		_ = m.DeleteAllOf(context.Background(), &corev1.Secret{}, client.InNamespace(m.controlPlane))
 	})
 	return m
 }

@@ -79,7 +79,7 @@ func (m *management) record(pool string, nodes ...string) {
 func (m *management) awaitVersions(pool, not string, settled bool) string {
 	m.t.Helper()
 	got := ""
-	testenv.Eventually(m.t, soon, func() error {
+	testenv.Eventually(m.t, 4*soon, func() error {
 		target, current, secrets := m.versions(pool)
 		want := 1
 		if !settled {
@@ -140,7 +140,7 @@ func TestConfigurationOfAPoolIsRendered(t *testing.T) {
 	secret.Data["value"] = []byte(`{"ignition":{"version":"3.3.0"},"kernelArguments":{"shouldExist":["init=/bin/sh"]}}`)
 	m.do(m.Update(t.Context(), &secret))
 	m.record("pool-a", "n1", second, "n2", second, "n3", second)
-	testenv.Eventually(t, soon, func() error {
+	testenv.Eventually(t, 4*soon, func() error {
 		m.do(m.Get(t.Context(), client.ObjectKeyFromObject(&secret), &secret))
 		if string(secret.Data["value"]) != value {
 			return fmt.Errorf("it is %s", secret.Data["value"])
@@ -148,7 +148,7 @@ func TestConfigurationOfAPoolIsRendered(t *testing.T) {
 		return nil
 	})
 	m.do(m.Delete(t.Context(), &v1beta1.NodePool{ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: "pool-a"}}))
-	testenv.Eventually(t, soon, func() error {
+	testenv.Eventually(t, 4*soon, func() error {
 		var list corev1.SecretList
 		m.do(m.List(t.Context(), &list, client.InNamespace(m.controlPlane), client.MatchingLabels{companion.OwnerLabel: Name}))
 		if len(list.Items) > 0 {
