@@ -55,6 +55,15 @@ CLASSES_SEEDS ?= 1000
 operators-classes: build operators-machines ## Give back CLASSES_SEEDS=1000 nodes of workload classes while calls of the API fail at random
 	cd operators && $(ALIKE) $(CONTROL_PLANE) go test -vet=off -count=1 -timeout=4h -run='^TestCallsThatFailAtRandom$$' ./workloadclasses/controller -args -seeds=$(CLASSES_SEEDS)
 
+.PHONY: chart
+chart: packages ## Write the companions' Helm chart into _output/chart; make images packs it
+	cd operators/chart && $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(OUT)/bin/chart" .
+	$(OUT)/bin/chart operators $(OUT)/chart
+
+.PHONY: operators-chart-test
+operators-chart-test: build ## Check the chart: with Helm's own lint, against what kustomize renders, and on a kube-apiserver and etcd
+	cd operators/chart && go mod tidy -diff && $(ALIKE) $(CONTROL_PLANE) go test -vet=off -count=1 ./...
+
 .PHONY: operators-browser
 operators-browser: build $(GOTESTSUM) ## Go through the console of cpupolicy in a browser, with a kube-apiserver and etcd
 	scripts/install-packages.sh browser

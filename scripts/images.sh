@@ -108,5 +108,6 @@ for platform in ${PLUGIN_PLATFORMS:-}; do
   GOOS=${platform%/*} GOARCH=${platform#*/} CGO_ENABLED=0 GOTOOLCHAIN=$go \
     go build -C cmd/kubectl-partition -trimpath -buildvcs=false -ldflags="$ldflags" -o "$PWD/_output/bin-${platform/\//-}/" .
 done
+make --no-print-directory chart
 unchanged "$commit"
-_output/bin/images build "${arguments[@]}" "_output/$release/images"
+_output/bin/images build --chart _output/chart "${arguments[@]}" "_output/$release/images"

@@ -153,6 +153,7 @@ binaries in which Go recorded nothing.`,
 	flags.StringVar(&date, "date", "", "date of --commit, such as 2026-08-26T10:44:20Z")
 	flags.StringVar(&options.Repository, "repository", "workload.openshift.io", "prefix of the images' names in archives")
 	flags.StringVar(&options.Source, "source", "", "URL of the source; by default that of each program's Go module")
+	flags.StringVar(&options.Chart, "chart", "", "directory of a Helm chart to pack, with the digests of the images; by default none")
 	flags.StringVar(&key, "key", "", "private key, ECDSA or Ed25519, in PEM, that signs SHA256SUMS")
 	flags.BoolVar(&verify, "verify", false, "run images verify before the directory is replaced")
 	flags.BoolVar(&check, "check", false, "write nothing and need no binaries: check that bases, key and emulators are available; --release says which images there are")

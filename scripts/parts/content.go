@@ -23,7 +23,7 @@ func irrelevant(target string) *regexp.Regexp {
 		// Pages from which no test of a node reads anything.
 		pages = `docs/user/(admission|alerts|companions|cpupolicy(-console)?|images|kubectl-partition-[a-z]+|limits|metrics|namespaces|objectives|openshift(-release)?|pinning-file|pods|security|support|tools|troubleshooting)[.]md$|docs/user/noise[.]svg$`
 		// What of the companions the plugin does not import.
-		companions  = `operators/((cmd|companion|deploy|e2e|foreign|internal|mirror|nodeclient|operand|rollout)/|[a-z]+/(action|agentpod|controller|daemon|executor)/|.*_test[.]go$)`
+		companions  = `operators/((chart|cmd|companion|deploy|e2e|foreign|internal|mirror|nodeclient|operand|rollout)/|[a-z]+/(action|agentpod|controller|daemon|executor)/|.*_test[.]go$)`
 		conformance = `build/coredns/|test/conformance/`
 		// What carry does not do when it makes a tree and builds it.
 		carry = `cmd/carry/internal/(check|exporttree|lint|outdated|preview|rebase|verify)/`

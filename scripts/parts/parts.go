@@ -77,6 +77,7 @@ func (r *run) nodes() []part {
 		part{name: "workload classes while calls of the API fail", args: []string{"operators-classes"}, unless: noNode},
 		part{name: "companions on a real node", args: []string{"operators-e2e"}, unless: noNode},
 		part{name: "the console of cpupolicy in a browser", args: []string{"operators-browser"}, unless: func(r *run) string { return or(r.noNode, noBrowser()) }},
+		part{name: "the companions' Helm chart", args: []string{"operators-chart-test"}, unless: func(r *run) string { return r.noNode }},
 		// By the first letters of its tests, so that none is left out. Without OLDER, the unpatched kubelet does not run
 		// there: it takes minutes, only to be compared with ours.
 		vm("virtual machine: the suite, A-N", "e2e-vm", "E2E_RUN=^TestSuite$$", "E2E_SUITE=^Test[A-N]", "OLDER="),
@@ -106,6 +107,7 @@ func (r *run) leaves() []left {
 	return append(older,
 		left{"the long end-to-end tests", "e2e", "they, and the unpatched binaries that they need, take a quarter of an hour"},
 		left{"workload classes with the real controllers of Machines", "operators-test", "OpenShift's and Cluster API's take long to compile"},
+		left{"the companions' Helm chart", "operators-chart-test", "Helm's own code takes long to compile"},
 		left{"what workload classes save", "bench-classes", "it imports the scheduler, and calculates for minutes"},
 		left{"the roll-back of a companion on a real node", "operators-e2e", "it waits for a minute and a half"},
 		left{"the companions with the race detector", "unit", "what they import takes long to compile"},

@@ -292,7 +292,7 @@ func Push(ctx context.Context, dir, registry string, done func(reference string,
 		return fmt.Errorf("%s: %w", dir, err)
 	}
 	type image struct {
-		content v1.ImageIndex
+		content remote.Taggable
 		tag     name.Tag
 		digest  v1.Hash
 	}
@@ -302,7 +302,15 @@ func Push(ctx context.Context, dir, registry string, done func(reference string,
 		if err != nil {
 			return fmt.Errorf("push of %q to %q: %w", descriptor.Annotations[RefName], registry, err)
 		}
-		content, err := index.ImageIndex(descriptor.Digest)
+		var content interface {
+			remote.Taggable
+			Digest() (v1.Hash, error)
+		}
+		if descriptor.MediaType.IsIndex() {
+			content, err = index.ImageIndex(descriptor.Digest)
+		} else {
+			content, err = index.Image(descriptor.Digest)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: image %s: %w", dir, descriptor.Annotations[RefName], err)
 		}
@@ -313,12 +321,12 @@ func Push(ctx context.Context, dir, registry string, done func(reference string,
 	}
 	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
 	for _, image := range images {
-		if err := remote.WriteIndex(image.tag.Context().Digest(image.digest.String()), image.content, options...); err != nil {
+		if err := remote.Push(image.tag.Context().Digest(image.digest.String()), image.content, options...); err != nil {
 			return fmt.Errorf("push of %s: %w", image.tag, oneLine(err))
 		}
 	}
 	for _, image := range images {
-		if err := remote.WriteIndex(image.tag, image.content, options...); err != nil {
+		if err := remote.Push(image.tag, image.content, options...); err != nil {
 			return fmt.Errorf("push of %s: %w", image.tag, oneLine(err))
 		}
 		done(image.tag.String(), image.digest)

@@ -79,6 +79,9 @@ func verifyImages(ctx context.Context, dir string, table io.Writer) error {
 	}
 	for _, image := range manifest.Manifests {
 		named := image.Annotations[oci.RefName]
+		if !image.MediaType.IsIndex() {
+			continue // a chart has no program
+		}
 		below, err := index.ImageIndex(image.Digest)
 		if err != nil {
 			return fmt.Errorf("image %s: %w", named, err)

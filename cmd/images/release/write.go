@@ -64,6 +64,8 @@ type Options struct {
 	Bases map[string]string
 	Lock  *debian.Lock
 	Store *debian.Store
+	// Chart is the directory of a Helm chart that is packed with the digests of these images; empty means none.
+	Chart string
 	// Key signs the checksums; nil means that they are not signed.
 	Key crypto.Signer
 	// Verify is where Verify reports on the directory before it replaces the one that was there; nil
@@ -104,6 +106,8 @@ type writer struct {
 	// resolved are the references of bases that were given, by what was given: all platforms get the same one.
 	resolved map[string]string
 	list     *tabwriter.Writer
+	// digests are those of the images that were written, by their names.
+	digests map[string]string
 }
 
 // base is what an image begins with.
@@ -188,7 +192,7 @@ func Write(ctx context.Context, options Options) error {
 	return disk.Replace(options.Dir, mark, func(dir string) error {
 		w := &writer{
 			Options: options, dir: dir, work: filepath.Join(dir, "work"),
-			found: map[string]*program.Program{}, bases: map[string]*base{}, resolved: map[string]string{},
+			found: map[string]*program.Program{}, bases: map[string]*base{}, resolved: map[string]string{}, digests: map[string]string{},
 		}
 		if err := w.all(ctx); err != nil || options.Verify == nil {
 			return err
@@ -263,6 +267,11 @@ func (w *writer) images(ctx context.Context) error {
 		w.Say("%s: image %s", w.Version, image.Name)
 		if err := w.image(ctx, to, image); err != nil {
 			return errors.Join(fmt.Errorf("image %s: %w", image.Name, err), list.Close())
+		}
+	}
+	if w.Chart != "" {
+		if err := w.chart(to); err != nil {
+			return errors.Join(fmt.Errorf("chart %s: %w", w.Chart, err), list.Close())
 		}
 	}
 	return errors.Join(w.list.Flush(), list.Close())
@@ -395,6 +404,7 @@ func (w *writer) image(ctx context.Context, to layout.Path, image Image) error {
 	if err != nil {
 		return err
 	}
+	w.digests[image.Name] = digest.String()
 	statement.Subjects = append([]provenance.Artifact{{Name: reference, Digest: digestOf(digest.String())}}, statement.Subjects...)
 	if err := w.enlist(named, digest, built); err != nil {
 		return err
