@@ -43,6 +43,8 @@ type Program struct {
 	Capabilities string
 	// Optional programs are left out if there is no binary.
 	Optional bool
+	// Compressed programs are in the image as gzip leaves them, and nobody starts them there.
+	Compressed bool
 }
 
 // Package is a program that is also there as a Debian package and as a tarball.
@@ -158,7 +160,9 @@ func hyperkube(release string) Image {
 	for _, name := range openshiftPrograms {
 		image.Programs = append(image.Programs, Program{Name: name, Path: "usr/bin/" + name})
 	}
-	image.Programs = append(image.Programs, Program{Name: "watch-termination", Path: "usr/bin/watch-termination", Optional: true})
+	image.Programs = append(image.Programs, Program{Name: "watch-termination", Path: "usr/bin/watch-termination", Optional: true},
+		// openshift-tests takes it out of this image, and ends if it cannot (openshift/origin, pkg/test/extensions/binary.go).
+		Program{Name: "k8s-tests-ext", Path: "usr/bin/k8s-tests-ext.gz", Optional: true, Compressed: true})
 	return image
 }
 

@@ -530,7 +530,15 @@ func (w *writer) assemble(from *base, image Image, programs []*program.Program) 
 		if at < 0 {
 			continue
 		}
-		if err := tree.Copy(wanted.Path, 0o755, programs[at].File); err != nil {
+		from, mode := programs[at].File, fs.FileMode(0o755)
+		if wanted.Compressed {
+			var err error
+			if from, err = w.compressed(programs[at]); err != nil {
+				return nil, err
+			}
+			mode = 0o644
+		}
+		if err := tree.Copy(wanted.Path, mode, from); err != nil {
 			return nil, err
 		}
 		entry, _ := tree.Get(wanted.Path)
@@ -562,6 +570,22 @@ func (w *writer) assemble(from *base, image Image, programs []*program.Program) 
 	return oci.Append(from.image, layer, "images: "+image.Name+" "+w.Version, oci.Config{
 		Date: first.Date, Entrypoint: image.Entrypoint, User: image.User, Path: searchPath, Labels: labels,
 	})
+}
+
+// compressed writes a program as gzip leaves it, without a name and a time, and returns the file.
+func (w *writer) compressed(p *program.Program) (string, error) {
+	from, err := os.Open(p.File)
+	if err != nil {
+		return "", err
+	}
+	defer from.Close()
+	to, err := os.CreateTemp(w.work, p.Name+"-")
+	if err != nil {
+		return "", err
+	}
+	stream := gzip.NewWriter(to)
+	_, err = io.Copy(stream, from)
+	return to.Name(), errors.Join(err, stream.Close(), to.Close())
 }
 
 // source is where the source of a program is.
