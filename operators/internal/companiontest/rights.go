@@ -180,6 +180,13 @@ func Skip(t testing.TB, format string, arguments ...any) {
 	t.Skip(why)
 }
 
+// Missing returns the rights that a ServiceAccount has missed so far.
+func (i *Installed) Missing(t testing.TB, namespace, account string) map[Right]bool {
+	t.Helper()
+	_, missing := i.used(t, fmt.Sprintf("system:serviceaccount:%s:%s", namespace, account))
+	return missing
+}
+
 // usesItsRights compares what a companion may do with what it has done, or tried, in the tests before.
 func (s Subject) usesItsRights(t *testing.T, i *Installed) {
 	without := skipped

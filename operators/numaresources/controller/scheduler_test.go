@@ -3,16 +3,24 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	nodetopologyv1 "workload.openshift.io/operators/api/nodetopology/v1"
@@ -162,6 +170,108 @@ func TestASchedulerHasAsManyReplicasAsTheClusterIsLarge(t *testing.T) {
 	changeScheduler(t, i, func(s *nodetopologyv1.NUMAResourcesScheduler) { s.Spec.Replicas = ptr.To[int32](2) })
 	replicas(2)
 	schedulerSays(t, i, nodetopologyv1.ConditionDegraded, metav1.ConditionFalse, "AsExpected", "")
+}
+
+// TestTheSchedulerDoesWithTheRightsOfItsManifests runs the real scheduler as its Deployment would: with that configuration, as that
+// ServiceAccount. TEST_ASSET_SCHEDULER names the program, which make scheduler builds.
+func TestTheSchedulerDoesWithTheRightsOfItsManifests(t *testing.T) {
+	program := os.Getenv("TEST_ASSET_SCHEDULER")
+	if program == "" {
+		t.Skip("TEST_ASSET_SCHEDULER names no program; make scheduler-test does")
+	}
+	i := start(t)
+	create(t, i, aScheduler(nodetopologyv1.NUMAResourcesSchedulerSpec{Replicas: ptr.To[int32](1)}))
+	deployment, told := &appsv1.Deployment{}, &corev1.ConfigMap{}
+	testenv.Eventually(t, patience, func() error {
+		return errors.Join(i.Client.Get(t.Context(), theScheduler, deployment), i.Client.Get(t.Context(), theScheduler, told))
+	})
+	dir := t.TempDir()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["test"] = &clientcmdapi.Cluster{Server: i.Config.Host, CertificateAuthorityData: i.Config.CAData}
+	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Token: i.Token(t, theScheduler.Namespace, deployment.Spec.Template.Spec.ServiceAccountName, nil)}
+	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
+	config.CurrentContext = "test"
+	kubeconfig, file := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "config.yaml")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	// Only where it runs it finds its credentials by itself.
+	if err := os.WriteFile(file, []byte(told.Data["config.yaml"]+"clientConnection: {kubeconfig: "+kubeconfig+"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Of a node in no group the companion deletes the report.
+	write(t, i, nodetopologyv1.NodeGroup{NodeSelector: &metav1.LabelSelector{}})
+	has := worker(t, i, "two-zones", nil)
+	has.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("8"), "memory": resource.MustParse("8Gi"), "pods": resource.MustParse("10")}
+	has.Status.Capacity = has.Status.Allocatable
+	if err := i.Client.Status().Update(t.Context(), has); err != nil {
+		t.Fatal(err)
+	}
+	has.Spec.Taints = nil // kube-apiserver has put one there
+	if err := i.Client.Update(t.Context(), has); err != nil {
+		t.Fatal(err)
+	}
+	report(t, i, has.Name, time.Now(), running("single-numa-node", "container")...)
+	zones := &v1alpha2.NodeResourceTopology{}
+	if err := i.Client.Get(t.Context(), client.ObjectKey{Name: has.Name}, zones); err != nil {
+		t.Fatal(err)
+	}
+	four := v1alpha2.ResourceInfo{Name: "cpu", Capacity: resource.MustParse("4"), Allocatable: resource.MustParse("4"), Available: resource.MustParse("4")}
+	zones.Zones = v1alpha2.ZoneList{{Name: "node-0", Type: "Node", Resources: v1alpha2.ResourceInfoList{four}}, {Name: "node-1", Type: "Node", Resources: v1alpha2.ResourceInfoList{four}}}
+	if err := i.Client.Update(t.Context(), zones); err != nil {
+		t.Fatal(err)
+	}
+	ports, err := testenv.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	process := testenv.RunFile(t, program, append([]string{
+		"--config=" + file, fmt.Sprintf("--secure-port=%d", ports[0]), "--bind-address=127.0.0.1", "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+	}, deployment.Spec.Template.Spec.Containers[0].Args[1:]...)...)
+	pod := func(name, cpus string) *corev1.Pod {
+		all := corev1.ResourceList{"cpu": resource.MustParse(cpus), "memory": resource.MustParse("1Gi")}
+		object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PodSpec{
+			SchedulerName: "topo-aware-scheduler",
+			Containers:    []corev1.Container{{Name: "c", Image: "c", Resources: corev1.ResourceRequirements{Requests: all, Limits: all}}},
+		}}
+		create(t, i, object)
+		t.Cleanup(func() {
+			_ = i.Client.Delete(context.WithoutCancel(t.Context()), object, client.GracePeriodSeconds(0))
+		})
+		return object
+	}
+	now := func(object *corev1.Pod, check func() error) {
+		t.Helper()
+		testenv.Eventually(t, patience, func() error {
+			if err := i.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+				return err
+			}
+			return check()
+		})
+	}
+	began := time.Now()
+	// The node has room for both, and no zone for the second.
+	fits, wide := pod("fits", "2"), pod("wide", "5")
+	now(fits, func() error {
+		if fits.Spec.NodeName != has.Name {
+			return fmt.Errorf("it is on node %q: %v", fits.Spec.NodeName, fits.Status.Conditions)
+		}
+		return nil
+	})
+	t.Logf("bound after %s", time.Since(began).Round(time.Millisecond))
+	now(wide, func() error {
+		if conditions := wide.Status.Conditions; len(conditions) == 0 || conditions[0].Reason != corev1.PodReasonUnschedulable {
+			return fmt.Errorf("the conditions are %v", conditions)
+		}
+		return nil
+	})
+	t.Logf("the other one waits: %s", wide.Status.Conditions[0].Message)
+	for right := range i.Missing(t, theScheduler.Namespace, theScheduler.Name) {
+		t.Errorf("the scheduler may not %s, and has tried to", right)
+	}
+	if err := process.Terminate(t, 10*time.Second); err != nil {
+		t.Logf("it ended with %v", err)
+	}
 }
 
 func changeScheduler(t *testing.T, i *companiontest.Installed, change func(*nodetopologyv1.NUMAResourcesScheduler)) {
