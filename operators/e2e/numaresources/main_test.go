@@ -6,6 +6,7 @@ package numaresources
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 
@@ -19,6 +20,8 @@ var (
 	images, controller string
 	// cluster is described before the tests, and started by them.
 	cluster *host.Cluster
+	// afterwards undoes what the tests did to the host.
+	afterwards []func() error
 )
 
 // pool are the CPUs of the workload type management.
@@ -32,7 +35,14 @@ func TestMain(m *testing.M) {
 	config.Pinning = `{"management": {"cpuset": "` + pool + `"}}`
 	// What is reserved of memory is what the kubelet evicts at.
 	config.KubeletConfiguration = "topologyManagerPolicy: " + policyAtFirst + "\ntopologyManagerScope: pod\n" +
-		"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 0, limits: {memory: 300Mi}}]\n"
+		"memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 0, limits: {memory: 300Mi}}]\n" +
+		"syncFrequency: 5s\n" // or a pod sees its ConfigMap a minute later
 	cluster = host.New(config)
-	os.Exit(rig.RunTests(cluster, func() error { return cluster.Down(context.Background()) }, m.Run))
+	os.Exit(rig.RunTests(cluster, func() error {
+		err := cluster.Down(context.Background())
+		for _, undo := range afterwards {
+			err = errors.Join(err, undo())
+		}
+		return err
+	}, m.Run))
 }

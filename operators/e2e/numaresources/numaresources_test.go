@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/utils/cpuset"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/operators/e2e/internal/rig"
@@ -214,6 +215,38 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 		node.RemovePod(t, "fraction")
 		node.RemovePod(t, "burstable")
 	})
+	story("init containers and sidecars", func(t *testing.T) {
+		// What an init container had, the next container has.
+		pod := rig.Pod("after-init", nil, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")
+		first := pod.Spec.Containers[0]
+		first.Name, first.Args = "init", []string{"-c", "sleep 3"}
+		pod.Spec.InitContainers = []corev1.Container{first}
+		node.StartPod(t, pod)
+		await(t, node, free-1)
+		node.RemovePod(t, "after-init")
+		await(t, node, free)
+		// A sidecar has its own beside it.
+		before := memoryOf(topologyOf(t, node))
+		pod = rig.Pod("with-sidecar", nil, "cpu=100m memory=32Mi", "cpu=100m memory=32Mi")
+		side := rig.Pod("sidecar", nil, "cpu=50m memory=16Mi", "cpu=50m memory=16Mi").Spec.Containers[0]
+		side.Name, side.RestartPolicy = "side", ptr.To(corev1.ContainerRestartPolicyAlways)
+		first = *side.DeepCopy()
+		first.Name, first.Args, first.RestartPolicy = "init", []string{"-c", "true"}, nil
+		pod.Spec.InitContainers = []corev1.Container{first, side}
+		node.StartPod(t, pod)
+		node.WaitFor(t, node.Limit, "the report is right", func() error {
+			if err := right(t, node); err != nil {
+				return err
+			}
+			if taken := before - memoryOf(topologyOf(t, node)); taken != 48<<20 {
+				return fmt.Errorf("%d bytes are taken, want those of the container and its sidecar", taken)
+			}
+			return nil
+		})
+		t.Logf("the report: %s", shown(topologyOf(t, node)))
+		node.RemovePod(t, "with-sidecar")
+		await(t, node, free)
+	})
 	story("a resource that is registered late is there within five seconds, and available as pods come and go", func(t *testing.T) {
 		registerDevices(t)
 		began := time.Now()
@@ -258,12 +291,37 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 		}
 		before := content()
 		node.Call(t, "patch", names[0], "--namespace="+exporters, "--type=merge", "--patch", `{"data":{"config.yaml":"paused: true"}}`)
-		node.WaitFor(t, node.Limit, "it is put back", func() error {
-			if now := content(); now != before {
-				return fmt.Errorf("it is %s", now)
+		back := func() {
+			t.Helper()
+			node.WaitFor(t, node.Limit, "it is put back", func() error {
+				if now := content(); now != before {
+					return fmt.Errorf("it is %s", now)
+				}
+				return nil
+			})
+		}
+		back()
+		node.Call(t, "delete", names[0], "--namespace="+exporters)
+		back()
+		began := time.Now()
+		node.Call(t, "patch", "numaresourcesoperators", "numaresourcesoperator", "--type=json", "--patch", `[{"op":"add","path":"/spec/nodeGroups/0/config","value":{"podsFingerprinting":"Enabled"}}]`)
+		node.WaitFor(t, node.Limit, "the exporter does as it says", func() error {
+			if method := attribute(topologyOf(t, node), podfingerprint.AttributeMethod); method != podfingerprint.MethodAll {
+				return fmt.Errorf("the fingerprint is of the pods %q", method)
 			}
 			return nil
 		})
+		t.Logf("from the group's config to the report: %s", time.Since(began).Round(100*time.Millisecond))
+		print := podfingerprint.NewFingerprint(0)
+		_, list := pods(t)
+		for _, pod := range list {
+			if err := print.Add(pod.Namespace, pod.Name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := attribute(topologyOf(t, node), podfingerprint.Attribute); got != print.Sign() {
+			t.Errorf("the fingerprint is %s, want %s, of all pods", got, print.Sign())
+		}
 	})
 	story("it writes nothing at rest, and takes little", func(t *testing.T) {
 		node.WaitFor(t, node.Limit, "the devices of a plugin that has ended are gone", func() error {
@@ -290,17 +348,11 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 		}
 	})
 	story("a kubelet that starts with another policy is reported with that", func(t *testing.T) {
-		path := filepath.Join(host.Dir, "kubelet.yaml")
-		file, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(strings.Replace(string(file), policyAtFirst, "restricted", 1)), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := cluster.Restart(t.Context(), "kubelet"); err != nil {
-			t.Fatal(err)
-		}
+		// It sees the host's huge pages when it starts.
+		reserveHugePages(t, hugePages)
+		restartKubelet(t, func(c *host.Config) {
+			c.KubeletConfiguration = strings.Replace(c.KubeletConfiguration, policyAtFirst, "restricted", 1)
+		})
 		began := time.Now()
 		node.WaitFor(t, node.Limit, "the report has it", func() error {
 			if err := right(t, node); err != nil {
@@ -313,6 +365,38 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 		})
 		t.Logf("from the kubelet's start to the report: %s", time.Since(began).Round(100*time.Millisecond))
 	})
+	story("huge pages that a pod has are available to no other", func(t *testing.T) {
+		awaitPages := func(want string) {
+			t.Helper()
+			node.WaitFor(t, node.Limit, "the huge pages are "+want, func() error {
+				if now := shown(topologyOf(t, node)); !strings.Contains(now, "node-0 hugepages-2Mi "+want+", ") {
+					return fmt.Errorf("the report is %s", now)
+				}
+				return right(t, node)
+			})
+		}
+		awaitPages("32Mi/32Mi/32Mi")
+		node.StartPod(t, rig.Pod("huge", nil, "cpu=100m memory=32Mi hugepages-2Mi=4Mi", "cpu=100m memory=32Mi hugepages-2Mi=4Mi"))
+		awaitPages("32Mi/32Mi/28Mi")
+		node.RemovePod(t, "huge")
+		awaitPages("32Mi/32Mi/32Mi")
+	})
+	story("a kubelet whose CPU manager has the policy none gives no CPUs by NUMA node", func(t *testing.T) {
+		for _, policy := range []string{"none", "static"} {
+			restartKubelet(t, func(c *host.Config) { c.CPUManagerPolicy = policy })
+			began := time.Now()
+			node.WaitFor(t, node.Limit, "the report has it", func() error {
+				if is := attribute(topologyOf(t, node), "cpuManagerPolicy"); is != policy {
+					return fmt.Errorf("the policy is %s", is)
+				}
+				return right(t, node)
+			})
+			t.Logf("%s: from the kubelet's start to the report: %s", policy, time.Since(began).Round(100*time.Millisecond))
+			if capacity, _, _ := cpusOf(topologyOf(t, node)); (capacity == 0) != (policy == "none") {
+				t.Errorf("with the policy %s the zones have %d CPUs", policy, capacity)
+			}
+		}
+	})
 	story("a kubelet that sees two NUMA nodes gives CPUs of one of them", func(t *testing.T) { tellOfTwoNUMANodes(t, node) })
 	story("nothing is left after it is uninstalled, and no other pod was touched", func(t *testing.T) {
 		node.Uninstall(t, overlay)
@@ -324,6 +408,50 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 			t.Errorf("the pod beside is %+v (%v)", now.Status, err)
 		}
 	})
+}
+
+// hugePages is how many of 2 MiB the test takes from the host meanwhile.
+const hugePages = 16
+
+// reserveHugePages has the kernel set huge pages of the default size aside until the end of the test binary's tests.
+func reserveHugePages(t *testing.T, number int) {
+	t.Helper()
+	const path = "/proc/sys/vm/nr_hugepages"
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	afterwards = append(afterwards, func() error { return os.WriteFile(path, before, 0) })
+	if err := os.WriteFile(path, []byte(strconv.Itoa(number)), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restartKubelet stops the kubelet, forgets what its managers noted, and starts it with another configuration.
+func restartKubelet(t *testing.T, change func(*host.Config)) {
+	t.Helper()
+	if err := cluster.StopKubelet(); err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range []string{"memory_manager_state", "cpu_manager_state"} {
+		if err := os.Remove(filepath.Join(cluster.KubeletDir(), state)); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+	}
+	change(&cluster.Config)
+	if err := cluster.StartKubelet(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// memoryOf is how many bytes of memory the first zone has available.
+func memoryOf(topology *v1alpha2.NodeResourceTopology) int64 {
+	for _, r := range topology.Zones[0].Resources {
+		if r.Name == "memory" {
+			return r.Available.Value()
+		}
+	}
+	return 0
 }
 
 func topologyOf(t *testing.T, node *rig.Node) *v1alpha2.NodeResourceTopology {
@@ -428,7 +556,10 @@ func right(t *testing.T, node *rig.Node) error {
 		if at < 0 {
 			return fmt.Errorf("there is no zone %s", name)
 		}
-		want := fmt.Sprintf("%d/%d/%d", cpus.Size(), cpus.Intersection(allocatable).Size(), cpus.Intersection(allocatable).Difference(exclusive).Size())
+		want := ""
+		if !allocatable.IsEmpty() { // or no manager gives CPUs
+			want = fmt.Sprintf("%d/%d/%d", cpus.Size(), cpus.Intersection(allocatable).Size(), cpus.Intersection(allocatable).Difference(exclusive).Size())
+		}
 		got := ""
 		for _, r := range now.Zones[at].Resources {
 			if r.Name == "cpu" {
@@ -447,6 +578,79 @@ func right(t *testing.T, node *rig.Node) error {
 			}
 			if got != want {
 				return fmt.Errorf("of %s the zone %s has %d allocatable and available, and by podresources %d", kind, name, got, want)
+			}
+		}
+	}
+	return agreesWithCheckpoints(t, now, allocatable)
+}
+
+// agreesWithCheckpoints compares a report with what the kubelet's CPU and memory managers note for themselves of pods that have not
+// ended: they forget the others later. The exporter reads none of that.
+func agreesWithCheckpoints(t *testing.T, now *v1alpha2.NodeResourceTopology, allocatable cpuset.CPUSet) error {
+	t.Helper()
+	var cpus struct {
+		Entries map[string]map[string]string `json:"entries"`
+	}
+	var memory struct {
+		Machine map[string]struct {
+			Memory map[string]struct {
+				Allocatable int64 `json:"allocatable"`
+			} `json:"memoryMap"`
+		} `json:"machineState"`
+		Entries map[string]map[string][]struct {
+			NUMANodes []int  `json:"numaAffinity"`
+			Type      string `json:"type"`
+			Size      int64  `json:"size"`
+		} `json:"entries"`
+	}
+	for name, into := range map[string]any{"cpu_manager_state": &cpus, "memory_manager_state": &memory} {
+		data, err := os.ReadFile(filepath.Join(cluster.KubeletDir(), name))
+		if os.IsNotExist(err) {
+			continue // its policy has none
+		}
+		if err == nil {
+			err = json.Unmarshal(data, into)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	list, err := cluster.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	free, taken := allocatable, map[string]int64{}
+	for _, pod := range list.Items {
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		uid := string(pod.UID)
+		if hash := pod.Annotations["kubernetes.io/config.hash"]; hash != "" {
+			uid = hash // a mirror's pod
+		}
+		for _, text := range cpus.Entries[uid] {
+			given, err := cpuset.Parse(text)
+			if err != nil {
+				return err
+			}
+			free = free.Difference(given)
+		}
+		for _, blocks := range memory.Entries[uid] {
+			for _, block := range blocks {
+				taken[fmt.Sprintf("node-%d %s", block.NUMANodes[0], block.Type)] += block.Size
+			}
+		}
+	}
+	if _, _, available := cpusOf(now); available != free.Size() {
+		return fmt.Errorf("the zones have %d CPUs available, and by the CPU manager's checkpoint %s are free", available, free)
+	}
+	for _, zone := range now.Zones {
+		for kind, of := range memory.Machine[strings.TrimPrefix(zone.Name, "node-")].Memory {
+			for _, r := range zone.Resources {
+				want := of.Allocatable - taken[zone.Name+" "+kind]
+				if r.Name == kind && (r.Allocatable.Value() != of.Allocatable || r.Available.Value() != want) {
+					return fmt.Errorf("of %s the zone %s has %d and %d available, and by the memory manager's checkpoint %d and %d", kind, zone.Name, r.Allocatable.Value(), r.Available.Value(), of.Allocatable, want)
+				}
 			}
 		}
 	}

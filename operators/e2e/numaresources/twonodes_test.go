@@ -3,6 +3,7 @@
 package numaresources
 
 import (
+	"encoding/pem"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/operators/e2e/internal/rig"
@@ -45,27 +47,15 @@ func tellOfTwoNUMANodes(t *testing.T, node *rig.Node) {
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// Memory on the second NUMA node would be the runtime's to bind, and the kernel has no such node.
-	restart := func(program, configuration string) {
-		t.Helper()
-		if err := cluster.StopKubelet(); err != nil {
-			t.Fatal(err)
-		}
-		for _, state := range []string{"memory_manager_state", "cpu_manager_state"} {
-			if err := os.Remove(filepath.Join(cluster.KubeletDir(), state)); err != nil && !os.IsNotExist(err) {
-				t.Fatal(err)
-			}
-		}
-		cluster.Config.KubeletConfiguration = configuration
-		cluster.UseKubelet(program)
-		if err := cluster.StartKubelet(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	// Its certificate is now one of a CA. Memory on the second NUMA node would be the runtime's to bind, and the kernel has no such node.
+	authority, serving := certify(t, node)
 	before := cluster.Config.KubeletConfiguration
-	restart(program, "topologyManagerPolicy: restricted\ntopologyManagerScope: pod\n")
+	restartKubelet(t, func(c *host.Config) {
+		c.KubeletConfiguration = "topologyManagerPolicy: restricted\ntopologyManagerScope: pod\n" + serving
+		cluster.UseKubelet(program)
+	})
 	sysfs = imagined
-	startExporter(t, imagined)
+	startExporter(t, imagined, "--cluster-ca="+authority)
 	zones := func(want string) {
 		t.Helper()
 		node.WaitFor(t, node.Limit, "the zones are "+want, func() error {
@@ -94,7 +84,28 @@ func tellOfTwoNUMANodes(t *testing.T, node *rig.Node) {
 	zones("node-0 cpu 1/0/0, node-1 cpu 1/1/1")
 	// Only where the host sees its mounts it can remove what pods leave.
 	sysfs = "/sys"
-	restart("", before)
+	restartKubelet(t, func(c *host.Config) {
+		c.KubeletConfiguration = before
+		cluster.UseKubelet("")
+	})
+}
+
+// certify makes a CA, and a certificate of it for the node's address. It returns the CA's file, and what the kubelet is told.
+func certify(t *testing.T, node *rig.Node) (authority, configuration string) {
+	t.Helper()
+	// The certificate comes first, and its CA's second.
+	chain, key, err := cert.GenerateSelfSignedCertKey(node.Object(t).Status.Addresses[0].Address, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ca := pem.Decode(chain)
+	dir := t.TempDir()
+	for name, data := range map[string][]byte{"ca.crt": ca, "kubelet.crt": chain, "kubelet.key": key} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "ca.crt"), fmt.Sprintf("tlsCertFile: %s\ntlsPrivateKeyFile: %s\n", filepath.Join(dir, "kubelet.crt"), filepath.Join(dir, "kubelet.key"))
 }
 
 // imagine makes a sysfs whose NUMA nodes have one CPU and half of the memory each, and returns it.
@@ -136,7 +147,7 @@ func imagine(t *testing.T) string {
 }
 
 // startExporter runs the exporter until the end of the test, with the token of a pod that never starts.
-func startExporter(t *testing.T, sysfs string) {
+func startExporter(t *testing.T, sysfs string, arguments ...string) {
 	t.Helper()
 	const account = "partition-topology"
 	pod := &corev1.Pod{
@@ -175,10 +186,10 @@ func startExporter(t *testing.T, sysfs string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(controller), "partition-node"), "topology",
-		"--kubeconfig="+kubeconfig, "--config="+configuration, "--sysfs="+sysfs, "--cluster-ca=",
-		"--podresources-socket="+filepath.Join(cluster.KubeletDir(), "pod-resources", "kubelet.sock"),
-		"--kubelet-host="+object.Status.Addresses[0].Address, "--kubelet-certificate="+filepath.Join(host.Dir, "pki", "kubelet", "kubelet.crt"))
+	command := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(controller), "partition-node"), append([]string{"topology",
+		"--kubeconfig=" + kubeconfig, "--config=" + configuration, "--sysfs=" + sysfs,
+		"--podresources-socket=" + filepath.Join(cluster.KubeletDir(), "pod-resources", "kubelet.sock"),
+		"--kubelet-host=" + object.Status.Addresses[0].Address}, arguments...)...)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	command.WaitDelay = 5 * time.Second
 	log := &strings.Builder{}
