@@ -382,6 +382,9 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 		awaitPages("32Mi/32Mi/32Mi")
 	})
 	story("a kubelet whose CPU manager has the policy none gives no CPUs by NUMA node", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("it starts the kubelet twice")
+		}
 		for _, policy := range []string{"none", "static"} {
 			restartKubelet(t, func(c *host.Config) { c.CPUManagerPolicy = policy })
 			began := time.Now()

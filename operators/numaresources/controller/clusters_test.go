@@ -131,6 +131,7 @@ var rows = map[string]func(*testing.T, *cluster) (skip string){
 	"a node that runs otherwise than its group is named":                   namesUnlikeNodes,
 	"a node that runs otherwise than its KubeletConfig is named":           namesDrift,
 	"a node whose kubelet is not known, or whose report is old, is named":  namesUnknownNodes,
+	"a node whose exporter runs and does not report is a fault":            namesSilentNodes,
 	"a node whose CPUs a DRA driver gives is named":                        namesDriven,
 	"while it is paused nothing changes":                                   pauses,
 	"nothing is left once the NUMAResourcesOperator is gone":               leavesNothing,
@@ -459,6 +460,26 @@ func namesUnknownNodes(t *testing.T, c *cluster) string {
 	report(t, c.Installed, "c", time.Now(), running("single-numa-node", "pod")...)
 	condition(t, c.Installed, nodetopologyv1.ConditionStale, metav1.ConditionFalse)
 	condition(t, c.Installed, nodetopologyv1.ConditionPolicyUnknown, metav1.ConditionFalse)
+	return ""
+}
+
+func namesSilentNodes(t *testing.T, c *cluster) string {
+	node(t, c.Installed, "a", c.chosen())
+	write(t, c.Installed, c.bySelector(nil))
+	condition(t, c.Installed, nodetopologyv1.ConditionStale, metav1.ConditionTrue, "node a has no report")
+	condition(t, c.Installed, nodetopologyv1.ConditionDegraded, metav1.ConditionFalse)
+	// The DaemonSet controller says that the exporter runs.
+	testenv.Eventually(t, patience, func() error {
+		set := &appsv1.DaemonSet{}
+		if err := c.Client.Get(t.Context(), objectKey(c.group), set); err != nil {
+			return err
+		}
+		set.Status = appsv1.DaemonSetStatus{ObservedGeneration: set.Generation, DesiredNumberScheduled: 1, CurrentNumberScheduled: 1, UpdatedNumberScheduled: 1, NumberReady: 1, NumberAvailable: 1}
+		return c.Client.Status().Update(t.Context(), set)
+	})
+	condition(t, c.Installed, nodetopologyv1.ConditionDegraded, metav1.ConditionTrue, "exporters run and do not report", "node a has no report")
+	report(t, c.Installed, "a", time.Now(), running("single-numa-node", "pod")...)
+	condition(t, c.Installed, nodetopologyv1.ConditionDegraded, metav1.ConditionFalse)
 	return ""
 }
 

@@ -273,6 +273,10 @@ func (r *reconciler) observe(ctx context.Context, owner *nodetopologyv1.NUMAReso
 	setNodes(owner, nodetopologyv1.ConditionNodesDiffer, odd)
 	setNodes(owner, nodetopologyv1.ConditionCPUDriver, driven)
 	setNodes(owner, nodetopologyv1.ConditionStale, stale)
+	if since := meta.FindStatusCondition(status.Conditions, nodetopologyv1.ConditionStale).LastTransitionTime; len(stale) > 0 && len(rolling) == 0 && now.Sub(since.Time) >= r.settings.Period.Duration {
+		// An exporter that has just started reports in a moment. One that still has not may not get to the kubelet's socket.
+		invalid = append(invalid, problem{reasonNotReported, "exporters run and do not report, and their logs say why: " + short(stale)})
+	}
 	if len(drifting) > 0 {
 		drift = metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonNodes, Message: short(drifting)}
 	}
