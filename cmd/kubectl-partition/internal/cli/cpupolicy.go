@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
-	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/cpupolicy/policyclient"
 )
 
