@@ -236,6 +236,7 @@ func tunedText(name string, realTime bool, arguments []string) string {
 		// The kernel's own statistics and timers wake isolated CPUs (Linux, Documentation/admin-guide/kernel-per-CPU-kthreads.rst).
 		text.WriteString("[sysctl]\nvm.stat_interval=10\nkernel.timer_migration=0\n\n")
 	}
-	fmt.Fprintf(&text, "[bootloader]\ncmdline_performance=+%s\n", strings.Join(arguments, " "))
+	// The MachineConfig writes the boot loader's configuration.
+	fmt.Fprintf(&text, "[bootloader]\nskip_grub_config=true\ncmdline_performance=+%s\n", strings.Join(arguments, " "))
 	return text.String()
 }

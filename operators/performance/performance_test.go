@@ -88,7 +88,7 @@ func TestWhatAPerformanceProfileBecomes(t *testing.T) {
 			if got := strings.Join(r.Arguments, " "); got != test.arguments {
 				t.Errorf("the arguments are\n%s, want\n%s", got, test.arguments)
 			}
-			if want := "[bootloader]\ncmdline_performance=+" + test.arguments + "\n"; !strings.HasSuffix(r.TunedText, want) {
+			if want := "[bootloader]\nskip_grub_config=true\ncmdline_performance=+" + test.arguments + "\n"; !strings.HasSuffix(r.TunedText, want) {
 				t.Errorf("the profile is\n%s", r.TunedText)
 			}
 			if r.Kubelet.ReservedSystemCPUs != test.reserved || r.Kubelet.CPUManagerPolicy != "static" || !strings.Contains(string(r.KubeletDropIn.Content), "reservedSystemCPUs: "+test.reserved+"\n") {

@@ -27,8 +27,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	v2 "workload.openshift.io/operators/api/performance/v2"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/internal/testenv"
+	"workload.openshift.io/operators/performance"
+	"workload.openshift.io/operators/tuning"
 	"workload.openshift.io/operators/tuning/tunedtest"
 )
 
@@ -687,6 +690,61 @@ func TestKernelArgumentsAreReported(t *testing.T) {
 	n.wants(spec(sets("32768")))
 	n.asExpected(30 * time.Second)
 	arguments("")
+}
+
+// The operator says on the Profile what it refuses of the operand's report, and only the operand writes the status.
+func TestRefusedKernelArgumentsMakeAProfileDegraded(t *testing.T) {
+	applied := &observed{phase: applied, record: Record{Profile: "p"}, overrides: []string{"of less weight"}}
+	profile := &tunedv1.Profile{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{tuning.RefusedAnnotation: "init=/bin/sh: no section has init"}}}
+	degraded := meta.FindStatusCondition(applied.status(profile, time.Now()).Conditions, tunedv1.ConditionDegraded)
+	if degraded == nil || degraded.Status != metav1.ConditionTrue || degraded.Reason != ReasonArgumentsRefused || !strings.Contains(degraded.Message, "init=/bin/sh: no section has init") {
+		t.Errorf("the condition is %+v", degraded)
+	}
+}
+
+// What is known of a profile's arguments before a node has it is what TuneD computes.
+func TestTunedComputesWhatIsForetold(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	const head = "[bootloader]\nskip_grub_config=true\n"
+	rendered, errs := performance.Render(v2.PerformanceProfile{Metadata: v2.Metadata{Name: "edge"}, Spec: v2.Spec{CPU: v2.CPU{Reserved: "0", Isolated: "1-3"}, AdditionalKernelArgs: []string{"audit=0"}}})
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	// Its sysctls are the host's.
+	text := strings.NewReplacer("include=openshift-node\n", "", "[sysctl]\nvm.stat_interval=10\nkernel.timer_migration=0\n", "").Replace(rendered.TunedText)
+	for _, test := range []struct {
+		what  string
+		spec  tunedv1.ProfileSpec
+		names bool // a PerformanceProfile's, whose arguments are known
+	}{
+		{what: "two options in their order", spec: spec(head + "cmdline_b=+b=1\ncmdline_a=a=1 c\n")},
+		{what: "one that is taken away", spec: spec(head + "cmdline_a=+a=1 b=1\ncmdline_b=-a=1\n")},
+		{what: "an included profile, and an option that is overridden", spec: tunedv1.ProfileSpec{Config: tunedv1.ProfileConfig{TunedProfile: "p"}, Profile: []tunedv1.TunedProfile{
+			{Name: "p", Data: "[main]\ninclude=q\n[variables]\ncpus=2-3\n[bootloader]\ncmdline=+p=1\n"}, {Name: "q", Data: "[variables]\ncpus=1\n" + head + "cmdline=+q=1\ncmdline_z=+nohz_full=${cpus}\n"},
+		}}},
+		{what: "a PerformanceProfile", spec: tunedv1.ProfileSpec{Config: tunedv1.ProfileConfig{TunedProfile: rendered.Tuned}, Profile: []tunedv1.TunedProfile{{Name: rendered.Tuned, Data: text}}}, names: true},
+	} {
+		n.wants(test.spec)
+		requested := tuning.RequestedBy(test.spec)
+		want, complete := requested.Literal()
+		if !complete || test.names && !slices.Equal(want, rendered.Arguments) {
+			t.Errorf("%s: foretold are %q, complete %t", test.what, want, complete)
+		}
+		testenv.Eventually(t, 40*time.Second, func() error {
+			profile := &tunedv1.Profile{}
+			if err := n.Client.Get(t.Context(), client.ObjectKey{Namespace: tunedv1.Namespace, Name: n.name}, profile); err != nil {
+				return err
+			}
+			if got := profile.Status.Bootcmdline; got != strings.Join(want, " ") || profile.Status.ObservedGeneration != profile.Generation {
+				return fmt.Errorf("%s: the arguments are %q, and foretold are %q", test.what, got, want)
+			}
+			return nil
+		})
+		if accepted, refused := requested.Accept(strings.Join(want, " ")); len(refused) > 0 || !slices.Equal(accepted, want) {
+			t.Errorf("%s: refused are %v", test.what, refused)
+		}
+	}
 }
 
 func TestTunedLogsInDetailIfTheProfileSaysSo(t *testing.T) {
