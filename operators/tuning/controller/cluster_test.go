@@ -408,7 +408,7 @@ func TestWhatIsNotValidChangesNothing(t *testing.T) {
 
 func TestReadNamesWhatIsWrongWithAPoolsConfigMaps(t *testing.T) {
 	configMap := func(name, pool, text string) corev1.ConfigMap {
-		return corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlPlane, Name: name, UID: types.UID(name), Labels: map[string]string{tunedv1.NodePoolLabel: pool}}, Data: map[string]string{tunedv1.TuningKey: text}}
+		return corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlPlane, Name: name, UID: types.UID(name), Labels: map[string]string{tunedv1.TunedConfigLabel: "true", tunedv1.NodePoolLabel: pool}}, Data: map[string]string{tunedv1.TuningKey: text}}
 	}
 	fine := configMap("tuned-b", "pool-b", tunedText("queues", "1"))
 	for name, test := range map[string]struct {
