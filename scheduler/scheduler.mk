@@ -23,3 +23,4 @@ scheduler-test: build scheduler $(PLUGIN) ## Run its tests, with upstream's topo
 	cd scheduler && $(ALIKE) go test -vet=off -count=1 -timeout=60m -v ./simulation
 	cd scheduler && $(ALIKE) go test -vet=off -count=1 $$($(ALIKE) go list ./... | grep -v simulation)
 	cd operators && $(ALIKE) $(CONTROL_PLANE) TEST_ASSET_SCHEDULER="$(CURDIR)/$(OUT)/bin/topo-aware-scheduler" TEST_ASSET_PLUGIN="$(CURDIR)/$(PLUGIN)" go test -vet=off -count=1 -timeout=30m -v -bench=. -benchtime=1x ./numaresources/scheduled
+	cd operators && $(ALIKE) $(CONTROL_PLANE) TEST_ASSET_SCHEDULER="$(CURDIR)/$(OUT)/bin/topo-aware-scheduler" go test -vet=off -count=1 -run='^TestTheSchedulerDoesWithTheRightsOfItsManifests$$' ./numaresources/controller
