@@ -49,6 +49,12 @@ bench-classes: ## Measure what workload classes save: a wave and a day on a virt
 	@mkdir -p $(OUT)/classes
 	cd test/classes && $(ALIKE) go test -count=1 -timeout=60m -v . -args -out="$(CURDIR)/$(OUT)/classes" -seed=$(TRACE_SEED)
 
+.PHONY: bench-classes-wave
+bench-classes-wave: build operators-machines ## Compare that clock with a control plane, by a wave of two hours in twelve minutes
+	@mkdir -p $(OUT)/classes
+	cd test/classes && $(ALIKE) go test -count=1 -run='^TestCompressed$$' . -args -out="$(CURDIR)/$(OUT)/classes" -seed=$(TRACE_SEED)
+	cd operators && $(ALIKE) $(CONTROL_PLANE) go test -vet=off -count=1 -timeout=40m -v -run='^TestTheWaveOnAControlPlane$$' ./workloadclasses/controller -args -wave="$(CURDIR)/$(OUT)/classes/compressed.json"
+
 # CLASSES_SEEDS is how many seeded runs there are in which calls of the API fail.
 CLASSES_SEEDS ?= 1000
 .PHONY: operators-classes

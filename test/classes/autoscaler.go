@@ -102,9 +102,9 @@ func (a *autoscaler) raise(w *world) bool {
 	var rooms []room
 	for _, h := range w.hosts {
 		if h.node == nil {
-			rooms = append(rooms, room{h.name, nodeCPU, nodeMemory})
+			rooms = append(rooms, room{h.name, w.trace.cpu, w.trace.memory})
 		} else if !blocked(h.node) {
-			rooms = append(rooms, room{h.name, nodeCPU - h.cpu, nodeMemory - h.memory})
+			rooms = append(rooms, room{h.name, w.trace.cpu - h.cpu, w.trace.memory - h.memory})
 		}
 	}
 	var waiting []*task
@@ -122,8 +122,8 @@ func (a *autoscaler) raise(w *world) bool {
 				continue
 			}
 			added = true
-			h := w.add(w.now + boot)
-			rooms = append(rooms, room{h.name, nodeCPU, nodeMemory})
+			h := w.add(w.now + w.trace.boot)
+			rooms = append(rooms, room{h.name, w.trace.cpu, w.trace.memory})
 			i = len(rooms) - 1
 		}
 		rooms[i].cpu, rooms[i].memory = rooms[i].cpu-t.cpu, rooms[i].memory-t.memory

@@ -24,7 +24,7 @@ func leastHours(t trace) (hours float64) {
 	var cpu, memory int64
 	var before time.Duration
 	for _, c := range changes {
-		nodes := math.Ceil(max(float64(cpu)/nodeCPU, float64(memory)/nodeMemory))
+		nodes := math.Ceil(max(float64(cpu)/float64(t.cpu), float64(memory)/float64(t.memory)))
 		hours += nodes * (c.at - before).Hours()
 		cpu, memory, before = cpu+c.cpu, memory+c.memory, c.at
 	}
@@ -34,7 +34,7 @@ func leastHours(t trace) (hours float64) {
 // requestHours is the sum of what pods ask for, as hours of nodes that are full.
 func requestHours(t trace) (hours float64) {
 	for _, j := range t.jobs {
-		hours += max(float64(j.cpu+overheadCPU)/nodeCPU, float64(j.memory+overheadMemory)/nodeMemory) * j.length.Hours()
+		hours += max(float64(j.cpu+overheadCPU)/float64(t.cpu), float64(j.memory+overheadMemory)/float64(t.memory)) * j.length.Hours()
 	}
 	return hours
 }
@@ -63,7 +63,7 @@ func planByArrival(t trace) (hours float64) {
 			for _, has := range n.jobs {
 				cpu, memory = cpu+has.cpu+overheadCPU, memory+has.memory+overheadMemory
 			}
-			if cpu > nodeCPU || memory > nodeMemory {
+			if cpu > t.cpu || memory > t.memory {
 				continue
 			}
 			if best == nil || longer(n) < longer(best) || longer(n) == longer(best) && n.to > best.to {
@@ -106,7 +106,7 @@ func planByLength(t trace) (hours float64) {
 			}
 			fits := true
 			for at := from; at < to && fits; at++ {
-				fits = n.cpu[at]+cpu <= nodeCPU && n.memory[at]+memory <= nodeMemory
+				fits = n.cpu[at]+cpu <= t.cpu && n.memory[at]+memory <= t.memory
 			}
 			if fits {
 				best = n

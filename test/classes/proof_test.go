@@ -3,6 +3,7 @@
 package classes
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -107,6 +108,45 @@ func save(t *testing.T, name, table, title string, lines []line) {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(*out, name+".md"), []byte(table), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a control plane is compared with: TestTheWaveOnAControlPlane of operators/workloadclasses/controller reads it.
+func TestCompressed(t *testing.T) {
+	tr, policy := compressed(*seed), compressedPolicy()
+	r, err := simulate(t.Context(), contestant{policy: &policy}, tr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d pods: %.2f node-hours, pods wait %s, %s, %s, disturbed %d, nodes %d, %d", len(tr.jobs), r.hours, r.p50, r.p95, r.p99, r.disturbed, r.most, r.made)
+	if r.disturbed > 0 || r.made < 5 {
+		t.Errorf("%d pods were disturbed, and there were %d nodes", r.disturbed, r.made)
+	}
+	if *out == "" {
+		return
+	}
+	type pod struct {
+		Created, Length time.Duration
+		CPU, Memory     int64
+	}
+	wave := struct {
+		Pods        []pod
+		Until, Boot time.Duration
+		Hours       float64
+		P50, P99    time.Duration
+		Most, Made  int
+		Policy      workloadclasses.Policy
+		Timing      workloadclasses.Timing
+	}{Until: tr.until, Boot: tr.boot, Hours: r.hours, P50: r.p50, P99: r.p99, Most: r.most, Made: r.made, Policy: policy, Timing: tr.timing}
+	for _, j := range tr.jobs {
+		wave.Pods = append(wave.Pods, pod{j.created, j.length, j.cpu, j.memory})
+	}
+	text, err := json.Marshal(wave)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(*out, "compressed.json"), text, 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -29,9 +29,6 @@ type contestant struct {
 	policy *workloadclasses.Policy
 }
 
-// boot is how long a machine takes until its node is Ready. It is paid for from the beginning.
-const boot = 3 * time.Minute
-
 // host is a machine, and its node as soon as that is Ready.
 type host struct {
 	name           string
@@ -194,7 +191,7 @@ func (w *world) joined() {
 		}
 		of := w.config.Class(class)
 		capacity := corev1.ResourceList{
-			corev1.ResourceCPU: *resource.NewMilliQuantity(nodeCPU, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(nodeMemory<<20, resource.BinarySI),
+			corev1.ResourceCPU: *resource.NewMilliQuantity(w.trace.cpu, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(w.trace.memory<<20, resource.BinarySI),
 			corev1.ResourcePods: *resource.NewQuantity(250, resource.DecimalSI),
 		}
 		h.node = &corev1.Node{
@@ -311,7 +308,9 @@ func (w *world) end() {
 		h.tasks = slices.DeleteFunc(h.tasks, func(has *task) bool { return has == t })
 		t.pod.Status.Phase = corev1.PodSucceeded
 		t.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(w.clock())}}}}
-		w.kept = append(w.kept, t)
+		if !w.trace.deleted {
+			w.kept = append(w.kept, t)
+		}
 		w.changes++
 		return true
 	})
@@ -323,7 +322,7 @@ func (w *world) elsewhere(of *host) bool {
 	cpu := map[*host]int64{}
 	for _, t := range of.tasks {
 		i := slices.IndexFunc(w.hosts, func(h *host) bool {
-			return h != of && h.node != nil && !blocked(h.node) && h.cpu+cpu[h]+t.cpu <= nodeCPU
+			return h != of && h.node != nil && !blocked(h.node) && h.cpu+cpu[h]+t.cpu <= w.trace.cpu
 		})
 		if i < 0 {
 			return false
@@ -364,7 +363,7 @@ func (w *world) evaluate() {
 		o, _ := workloadclasses.OperationOf(h.node)
 		view := workloadclasses.NodeView{
 			Name: h.name, Created: h.node.CreationTimestamp.Time, Record: record, Held: workloadclasses.Held(h.node), Leaving: o.ID != "",
-			Pods: len(h.tasks) + ended[h], Used: h.cpu, Free: nodeCPU - h.cpu,
+			Pods: len(h.tasks) + ended[h], Used: h.cpu, Free: w.trace.cpu - h.cpu,
 		}
 		var there []corev1.Pod
 		if len(waiting) > 0 {
@@ -423,7 +422,7 @@ func (w *world) situation(h *host, o workloadclasses.Operation, demanded bool) w
 func (w *world) step(h *host, demanded bool) {
 	for {
 		o, _ := workloadclasses.OperationOf(h.node)
-		action := workloadclasses.Step(o, w.situation(h, o, demanded), w.clock(), workloadclasses.DefaultTiming())
+		action := workloadclasses.Step(o, w.situation(h, o, demanded), w.clock(), w.trace.timing)
 		switch action.Kind {
 		case workloadclasses.Persist:
 			workloadclasses.Begin(h.node, action.Operation)
@@ -443,7 +442,7 @@ func (w *world) step(h *host, demanded bool) {
 			w.scheduler.nodes.info(h.name).SetNode(h.node)
 			return
 		default:
-			w.due = min(w.due, w.now+5*time.Second)
+			w.due = min(w.due, w.now+min(5*time.Second, w.policy.Period))
 			w.scheduler.nodes.info(h.name).SetNode(h.node)
 			return
 		}

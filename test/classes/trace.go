@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"workload.openshift.io/operators/workloadclasses"
 )
 
 // job is one pod of a trace: when it is created, how long it runs, and what it asks for, in
@@ -28,17 +30,24 @@ type trace struct {
 	most int
 	// until is the end of the measurement: all jobs have ended before.
 	until time.Duration
+	// cpu and memory are what a node has for pods, in millicores and MiB.
+	cpu, memory int64
+	// boot is how long a machine takes until its node is Ready. It is paid for from the beginning.
+	boot   time.Duration
+	timing workloadclasses.Timing
+	// deleted pods do not stay after their end.
+	deleted bool
 }
 
-// What a pod has in addition, by the RuntimeClass of its class, and what a node has for pods.
-const (
-	overheadCPU, overheadMemory = 300, 600
-	nodeCPU, nodeMemory         = 16_000, 64 << 10
-)
+// What a pod has in addition, by the RuntimeClass of its class.
+const overheadCPU, overheadMemory = 300, 600
 
 func newTrace(name string, most int, jobs []job) trace {
 	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(a.created, b.created) })
-	return trace{name, jobs, most, jobs[len(jobs)-1].created + longest + time.Hour}
+	return trace{
+		name: name, jobs: jobs, most: most, until: jobs[len(jobs)-1].created + longest + time.Hour,
+		cpu: 16_000, memory: 64 << 10, boot: 3 * time.Minute, timing: workloadclasses.DefaultTiming(),
+	}
 }
 
 const longest = 4 * time.Hour
@@ -89,4 +98,36 @@ func day(seed uint64) trace {
 		}
 	}
 	return newTrace("day", 200, jobs)
+}
+
+// compression is that of compressed.
+const compression = 10
+
+// compressed is a wave of two hours in a tenth of the time, for small nodes: a control plane of a test can do it, too.
+// Back-offs and the autoscaler's period are not compressed.
+func compressed(seed uint64) trace {
+	random := rand.New(rand.NewPCG(seed, 9))
+	var jobs []job
+	add := func(at time.Duration) {
+		jobs = append(jobs, job{(at / compression).Round(time.Second), (min(length(random), 90*time.Minute) / compression).Round(time.Second), 500, 500})
+	}
+	for range 40 {
+		add(time.Duration(random.IntN(300)) * time.Second)
+	}
+	for at := 10 * time.Minute; at < 90*time.Minute; at += time.Duration(random.ExpFloat64() * 120 * float64(time.Second)) {
+		add(at)
+	}
+	t := newTrace("compressed", 20, jobs)
+	t.until = 12 * time.Minute
+	t.cpu, t.memory, t.boot, t.deleted = 4000, 16<<10, t.boot/compression, true
+	t.timing.Grace, t.timing.Patience = t.timing.Grace/compression, t.timing.Patience/compression
+	t.jobs = slices.DeleteFunc(t.jobs, func(j job) bool { return j.ends()+t.boot+30*time.Second > t.until })
+	return t
+}
+
+// compressedPolicy is the policy for compressed.
+func compressedPolicy() workloadclasses.Policy {
+	policy := workloadclasses.DefaultPolicy()
+	policy.Period, policy.MaxCordon, policy.MinNodeAge = policy.Period/compression, policy.MaxCordon/compression, policy.MinNodeAge/compression
+	return policy
 }

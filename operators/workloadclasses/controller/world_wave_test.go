@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/internal/testenv"
+	"workload.openshift.io/operators/workloadclasses"
+)
+
+var waveFile = flag.String("wave", "", "compressed.json of make bench-classes, for TestTheWaveOnAControlPlane")
+
+// played is a wave of test/classes, and what its virtual clock says of it.
+type played struct {
+	Pods []struct {
+		Created, Length time.Duration
+		CPU, Memory     int64
+	}
+	Until, Boot time.Duration
+	Hours       float64
+	P50, P99    time.Duration
+	Most, Made  int
+	Policy      workloadclasses.Policy
+	Timing      workloadclasses.Timing
+}
+
+// A wave of two hours in twelve minutes, with kube-apiserver and its RuntimeClass admission, kube-scheduler, the eviction by
+// taint of kube-controller-manager, OpenShift's controllers of Machines and the companion as a process. The test plays the
+// kubelets, a DaemonSet, and the autoscaler that scales up. No pod of the class is disturbed, and it needs about the
+// node-hours that the virtual clock has calculated.
+func TestTheWaveOnAControlPlane(t *testing.T) {
+	if *waveFile == "" {
+		t.Skip("-wave names no file; make bench-classes-wave does it")
+	}
+	data, err := os.ReadFile(*waveFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wave played
+	if err := json.Unmarshal(data, &wave); err != nil {
+		t.Fatal(err)
+	}
+	manager := asset(t, "TEST_ASSET_KUBE_CONTROLLER_MANAGER", "kube-controller-manager")
+	w := newWorld(t, 1, 1)
+	ports, err := testenv.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.run(manager, "--kubeconfig="+w.Kubeconfig, "--controllers=taint-eviction-controller", "--leader-elect=false", fmt.Sprintf("--secure-port=%d", ports[0]), "--bind-address=127.0.0.1", "--cert-dir="+t.TempDir())
+	w.start(func(s *Settings) {
+		s.Period.Duration, s.MaxCordon.Duration, s.MinNodeAge.Duration = wave.Policy.Period, wave.Policy.MaxCordon, wave.Policy.MinNodeAge
+		s.DrainGrace.Duration, s.DrainPatience.Duration = wave.Timing.Grace, wave.Timing.Patience
+	})
+	k := &kubelets{world: w, wave: &wave, by: map[types.UID]*run{}, seen: map[string]bool{}}
+	began := time.Now()
+	var last time.Duration
+	for {
+		at := time.Since(began)
+		if at >= wave.Until {
+			break
+		}
+		k.tick(at, at-last)
+		last = at
+		time.Sleep(500 * time.Millisecond)
+	}
+	waits := k.waits()
+	t.Logf("on the control plane %.2f node-hours, pods wait %s and %s (half, one in 100), at most %d nodes, %d in all; %d pods were disturbed; %d nodes were given back, %d pods of DaemonSets left, %d of them by taint",
+		k.hours, waits[len(waits)/2], waits[len(waits)*99/100], k.most, len(k.seen), k.disturbed, k.gone(), k.left, k.byTaint())
+	t.Logf("on the virtual clock %.2f node-hours, pods wait %s and %s, at most %d nodes, %d in all; the deviation of node-hours is %+.0f %%", wave.Hours, wave.P50, wave.P99, wave.Most, wave.Made, (k.hours/wave.Hours-1)*100)
+	if k.disturbed > 0 {
+		t.Errorf("%d pods were disturbed", k.disturbed)
+	}
+	if ended := len(waits); ended != len(wave.Pods) {
+		t.Errorf("%d of %d pods got a node", ended, len(wave.Pods))
+	}
+	if ratio := k.hours / wave.Hours; ratio < 0.6 || ratio > 1.6 {
+		t.Errorf("%.2f node-hours, and the virtual clock says %.2f", k.hours, wave.Hours)
+	}
+	if k.gone() == 0 || k.left == 0 {
+		t.Errorf("%d nodes were given back, and %d pods of DaemonSets left", k.gone(), k.left)
+	}
+}
+
+// run is a pod of the wave.
+type run struct {
+	length    time.Duration
+	cpu       int64
+	created   time.Duration
+	started   time.Duration // zero while it has no node
+	ended     bool
+	scheduled time.Duration // how long it waited
+}
+
+// kubelets are what this test plays.
+type kubelets struct {
+	*world
+	wave *played
+	next int
+	by   map[types.UID]*run
+	// orders are when machines come that the autoscaler has ordered.
+	orders []time.Duration
+	scaled time.Duration
+	// seen are the nodes there ever were.
+	seen            map[string]bool
+	hours           float64
+	most, disturbed int
+	left            int
+}
+
+func (k *kubelets) tick(at, since time.Duration) {
+	t := k.t
+	t.Helper()
+	for ; k.next < len(k.wave.Pods) && k.wave.Pods[k.next].Created <= at; k.next++ {
+		of := k.wave.Pods[k.next]
+		pod := k.pod("wave", "0")
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(of.CPU, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(of.Memory<<20, resource.BinarySI)}
+		if err := k.Client.Create(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if pod.Labels[workloadclasses.ClassLabel] == "" {
+			t.Fatalf("pod %s has no class", pod.Name)
+		}
+		k.by[pod.UID] = &run{length: of.Length, cpu: pod.Spec.Overhead.Cpu().MilliValue() + of.CPU, created: at}
+	}
+	nodes, pods := k.nodes(), k.pods()
+	k.hours += since.Hours() * float64(len(nodes)+len(k.orders))
+	k.most = max(k.most, len(nodes)+len(k.orders))
+	free, daemons, there := map[string]int64{}, map[string]bool{}, map[types.UID]bool{}
+	for name, node := range nodes {
+		k.seen[name] = true
+		free[name] = node.Status.Allocatable.Cpu().MilliValue()
+		if node.Spec.Unschedulable || hasTaint(node, workloadclasses.BlockTaint) || hasTaint(node, workloadclasses.EvictTaint) {
+			free[name] = 0
+		}
+	}
+	var waiting []int64
+	for i := range pods {
+		pod := &pods[i]
+		there[pod.UID] = true
+		r := k.by[pod.UID]
+		switch {
+		case r == nil && pod.DeletionTimestamp != nil: // of the DaemonSet: as a kubelet ends it
+			k.left++
+			k.remove(pod)
+		case r == nil:
+			daemons[pod.Spec.NodeName] = true
+			if _, ok := nodes[pod.Spec.NodeName]; !ok {
+				k.remove(pod)
+			}
+		case pod.Spec.NodeName == "":
+			if workloadclasses.Unschedulable(pod, time.Now()) {
+				waiting = append(waiting, r.cpu)
+			}
+		case r.started == 0:
+			r.started, r.scheduled = at, at-r.created
+			free[pod.Spec.NodeName] -= r.cpu
+		case at-r.started >= r.length:
+			r.ended = true
+			k.remove(pod)
+		default:
+			free[pod.Spec.NodeName] -= r.cpu
+			if _, ok := nodes[pod.Spec.NodeName]; !ok || pod.DeletionTimestamp != nil {
+				t.Errorf("pod %s runs on node %s, which is gone or ends it", pod.Name, pod.Spec.NodeName)
+				k.disturbed, r.ended = k.disturbed+1, true
+				k.remove(pod)
+			}
+		}
+	}
+	for uid, r := range k.by {
+		if r.started > 0 && !r.ended && !there[uid] {
+			t.Errorf("a pod that has run for %s of %s is gone", at-r.started, r.length)
+			k.disturbed, r.ended = k.disturbed+1, true
+		}
+	}
+	for name, node := range nodes {
+		if !daemons[name] && !hasTaint(node, workloadclasses.EvictTaint) {
+			k.daemon(name)
+		}
+	}
+	k.autoscale(at, free, waiting)
+}
+
+// autoscale orders machines for pods that fit nowhere, each ten seconds, and delivers what it has ordered.
+func (k *kubelets) autoscale(at time.Duration, free map[string]int64, waiting []int64) {
+	come := 0
+	k.orders = slices.DeleteFunc(k.orders, func(due time.Duration) bool {
+		if due <= at {
+			come++
+		}
+		return due <= at
+	})
+	if come > 0 {
+		k.scale(k.replicas() + come)
+	}
+	if at-k.scaled < 10*time.Second {
+		return
+	}
+	k.scaled = at
+	rooms := make([]int64, 0, len(free)+len(k.orders))
+	for _, room := range free {
+		rooms = append(rooms, room)
+	}
+	for range len(k.orders) + max(0, k.replicas()-len(free)) {
+		rooms = append(rooms, 4000)
+	}
+	for _, cpu := range waiting {
+		i := slices.IndexFunc(rooms, func(room int64) bool { return room >= cpu })
+		if i < 0 {
+			k.orders, rooms = append(k.orders, at+k.wave.Boot), append(rooms, 4000)
+			i = len(rooms) - 1
+		}
+		rooms[i] -= cpu
+	}
+}
+
+func (k *kubelets) remove(pod *corev1.Pod) {
+	k.t.Helper()
+	if err := k.Client.Delete(k.t.Context(), pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		k.t.Fatal(err)
+	}
+}
+
+// daemon creates the pod of a DaemonSet, which does not tolerate the eviction.
+func (k *kubelets) daemon(node string) {
+	k.t.Helper()
+	pod := k.pod("logs", "0")
+	pod.Spec.NodeName = node
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "logs", UID: "a", Controller: new(true)}}
+	if err := k.Client.Create(k.t.Context(), pod); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k *kubelets) waits() (waits []time.Duration) {
+	for _, r := range k.by {
+		if r.started > 0 {
+			waits = append(waits, r.scheduled.Round(100*time.Millisecond))
+		}
+	}
+	slices.Sort(waits)
+	return waits
+}
+
+// gone is how many nodes are not there any more.
+func (k *kubelets) gone() int { return len(k.seen) - len(k.nodes()) }
+
+// byTaint is how many pods kube-controller-manager has evicted.
+func (k *kubelets) byTaint() (n int) {
+	k.t.Helper()
+	var events corev1.EventList
+	if err := k.Client.List(k.t.Context(), &events, client.InNamespace("ci-op-x")); err != nil {
+		k.t.Fatal(err)
+	}
+	for _, event := range events.Items {
+		if event.Reason == "TaintManagerEviction" {
+			n++
+		}
+	}
+	return n
+}
