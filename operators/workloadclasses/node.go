@@ -264,6 +264,16 @@ func UsedCPU(pods []corev1.Pod) (millicores int64) {
 	return millicores
 }
 
+// Alike is the same for pods of which Fits says the same everywhere.
+func Alike(pod *corev1.Pod) string {
+	return encode(struct {
+		Selector    map[string]string
+		Affinity    *corev1.Affinity
+		Tolerations []corev1.Toleration
+		Requests    corev1.ResourceList
+	}{pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.Tolerations, resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})})
+}
+
 // Fits reports whether a pod could run on a node if the node were in state None: its selector, its
 // tolerations, and what it asks for beside the pods that are there.
 func Fits(pod *corev1.Pod, node *corev1.Node, there []corev1.Pod) bool {

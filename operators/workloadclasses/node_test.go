@@ -290,3 +290,31 @@ func TestASetAtZeroIsScaledUp(t *testing.T) {
 		})
 	}
 }
+
+func TestAlike(t *testing.T) {
+	const base = "spec: {nodeSelector: {a: b}, tolerations: [{key: w, operator: Exists}], containers: [{name: a, resources: {requests: {cpu: '1'}}}]}"
+	alike := func(text string) string {
+		pod := &corev1.Pod{}
+		if err := yaml.Unmarshal([]byte(text), pod); err != nil {
+			t.Fatal(err)
+		}
+		return Alike(pod)
+	}
+	for name, test := range map[string]struct {
+		from, to string
+		same     bool
+	}{
+		"another name":               {"spec:", "metadata: {name: a}\nspec:", true},
+		"the same request in words":  {"cpu: '1'", "cpu: 1000m", true},
+		"two containers that sum up": {"{name: a, resources: {requests: {cpu: '1'}}}", "{name: a, resources: {requests: {cpu: 500m}}}, {name: b, resources: {requests: {cpu: 500m}}}", true},
+		"another request":            {"cpu: '1'", "cpu: '2'", false},
+		"an overhead":                {"spec: {", "spec: {overhead: {cpu: 300m}, ", false},
+		"another selector":           {"{a: b}", "{a: c}", false},
+		"another toleration":         {"key: w", "key: x", false},
+		"a precluded node":           {"spec: {", "spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: NotIn, values: [n1]}]}]}}}, ", false},
+	} {
+		if got := alike(base) == alike(strings.Replace(base, test.from, test.to, 1)); got != test.same {
+			t.Errorf("%s: alike is %v", name, got)
+		}
+	}
+}

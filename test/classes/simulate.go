@@ -343,8 +343,8 @@ func (w *world) evaluate() {
 			continue
 		}
 		waits = true
-		if like := fmt.Sprint(t.cpu, t.memory, t.notOn()); !seen[like] {
-			seen[like] = true
+		if alike := workloadclasses.Alike(t.pod); !seen[alike] {
+			seen[alike] = true
 			waiting = append(waiting, t.pod)
 		}
 	}

@@ -113,7 +113,8 @@ type look struct {
 	now    time.Time
 	nodes  []corev1.Node
 	fleet  *fleet
-	// byNode are the pods of classes on a node, and waiting those of a class that are Unschedulable.
+	// byNode are the pods of classes on a node, and waiting those of a class that are Unschedulable: one of those that
+	// are alike, since a wave is of hundreds.
 	byNode  map[string][]corev1.Pod
 	waiting map[string][]corev1.Pod
 	// turns has the operation that changes a set.
@@ -138,11 +139,15 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err := r.cache.List(ctx, &pods, client.HasLabels{workloadclasses.ClassLabel}); err != nil {
 		return reconcile.Result{}, err
 	}
+	alike := map[string]bool{}
 	for _, pod := range pods.Items {
 		if pod.Spec.NodeName != "" {
 			l.byNode[pod.Spec.NodeName] = append(l.byNode[pod.Spec.NodeName], pod)
 		} else if class := pod.Labels[workloadclasses.ClassLabel]; workloadclasses.Unschedulable(&pod, l.now) {
-			l.waiting[class] = append(l.waiting[class], pod)
+			if key := class + " " + workloadclasses.Alike(&pod); !alike[key] {
+				alike[key] = true
+				l.waiting[class] = append(l.waiting[class], pod)
+			}
 		}
 	}
 	// Operations are read from the API, and machines after them.
