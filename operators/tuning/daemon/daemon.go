@@ -126,11 +126,19 @@ func (d *Daemon) Run(ctx context.Context) error {
 
 // see takes a version of the Profile.
 func (d *Daemon) see(profile *tunedv1.Profile, now time.Time) {
-	if d.seen && hashOf(profile) != hashOf(d.desired) {
+	if d.seen && (hashOf(profile) != hashOf(d.desired) || deferral(profile) != deferral(d.desired)) {
 		d.since = now
 	}
 	d.desired, d.seen = profile, true
 	d.reportSoon(now)
+}
+
+// deferral is what a Profile says about waiting.
+func deferral(profile *tunedv1.Profile) string {
+	if profile == nil {
+		return ""
+	}
+	return profile.Annotations[tunedv1.DeferredAnnotation]
 }
 
 func (d *Daemon) reportSoon(now time.Time) { d.reportAt = now.Add(quiet) }
@@ -234,7 +242,7 @@ func (d *Daemon) waits() bool {
 	if hashOf(d.desired) == "" || d.booted && len(d.desired.Status.Conditions) > 0 {
 		return false
 	}
-	return tuning.Deferred(d.desired.Annotations[tunedv1.DeferredAnnotation], d.held.Profile, d.desired.Spec.Config.TunedProfile)
+	return tuning.Deferred(deferral(d.desired), d.held.Profile, d.desired.Spec.Config.TunedProfile)
 }
 
 // notes notes that a Profile was taken in this boot.

@@ -93,8 +93,25 @@ func (n *node) run(kubeconfig string) *testenv.Process {
 // restart replaces the daemon, as an upgrade does.
 func (n *node) restart() {
 	n.Helper()
+	pid := n.PID()
 	n.daemon.Kill()
 	n.start()
+	if pid != "" {
+		n.another(pid)
+	}
+}
+
+// another waits for another TuneD than that process, and until it has applied its profile: values are the original ones for a
+// moment while it starts.
+func (n *node) another(pid string) {
+	n.Helper()
+	testenv.Eventually(n.T, 30*time.Second, func() error {
+		log := n.daemon.Log()
+		if now := n.PID(); now == "" || now == pid || !strings.Contains(log[max(strings.LastIndex(log, "Started TuneD"), 0):], "static tuning from profile") {
+			return errors.New("no other TuneD")
+		}
+		return nil
+	})
 }
 
 // boot ends what runs on the node, gives the kernel its own values, and starts the daemon in another boot.
@@ -628,6 +645,23 @@ func TestADeferredProfileWaitsForTheNextBoot(t *testing.T) {
 	}
 }
 
+func TestADeferralThatIsPutBackAtOnceLetsNothingThrough(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	n.wantsDeferred(tunedv1.DeferAlways, spec(sets("32768")))
+	n.deferred(tunedtest.Original)
+	values := n.Watch(t)
+	for _, mode := range []string{"", tunedv1.DeferNever, tunedv1.DeferUpdate} {
+		n.wantsDeferred(mode, spec(sets("32768")))
+		time.Sleep(time.Second)
+		n.wantsDeferred(tunedv1.DeferAlways, spec(sets("32768")))
+	}
+	n.deferred(tunedtest.Original)
+	if got := values(); !slices.Equal(got, []string{tunedtest.Original}) {
+		t.Errorf("the values were %q", got)
+	}
+}
+
 func TestADeferredUpdateWaitsAndAnotherProfileDoesNot(t *testing.T) {
 	n := newNode(t)
 	n.start()
@@ -640,6 +674,7 @@ func TestADeferredUpdateWaitsAndAnotherProfileDoesNot(t *testing.T) {
 	pid := n.PID()
 	n.kill(pid, syscall.SIGKILL)
 	n.gone(pid)
+	n.another(pid)
 	n.deferred("32768")
 	other := spec(sets("40000"))
 	other.Config.TunedProfile = "q"

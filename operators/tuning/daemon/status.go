@@ -120,7 +120,7 @@ func (o *observed) status(profile *tunedv1.Profile, now time.Time) tunedv1.Profi
 	name := o.record.Profile
 	switch {
 	case o.waits:
-		message := fmt.Sprintf("The profile %s waits for the next boot of the node, as its Tuned asks by %s=%s.", profile.Spec.Config.TunedProfile, tunedv1.DeferredAnnotation, profile.Annotations[tunedv1.DeferredAnnotation])
+		message := fmt.Sprintf("The profile %s waits for the next boot of the node, as its Tuned asks by %s=%s.", profile.Spec.Config.TunedProfile, tunedv1.DeferredAnnotation, deferral(profile))
 		if name != "" {
 			message += fmt.Sprintf(" Until then the node has the profile %s as it was.", name)
 		}
