@@ -281,9 +281,6 @@ func (l *Ledger) Check(pod *corev1.Pod, node string, here []*corev1.Pod) *Refusa
 		}
 		return &Refusal{Unknown: err}
 	}
-	if !a.node.Refuses() {
-		return nil
-	}
 	need := a.node.Needed(pod)
 	if !need.Any() {
 		return nil

@@ -99,6 +99,17 @@ type Item struct {
 	// Container is empty for a pod.
 	Container string
 	Amounts   Amounts
+	// Held are the CPUs that it may have besides for a while: an init container's, since the kubelet may give others to those that come
+	// after it (policy_static.go, allocateCPUs).
+	Held int64
+}
+
+// held is what others must do without.
+func (i Item) held() Amounts {
+	if i.Held == 0 {
+		return i.Amounts
+	}
+	return sum([]Amounts{i.Amounts, {corev1.ResourceCPU: i.Held}})
 }
 
 // Need is what a pod needs of the zones of one node. The zero value needs nothing.
@@ -123,15 +134,15 @@ func (n Node) Needed(pod *corev1.Pod) Need {
 		return Need{}
 	}
 	if n.PodScope {
-		if amounts := n.peak(pod, guaranteed); len(amounts) > 0 {
-			return Need{Items: []Item{{Amounts: amounts}}}
+		if item := n.peak(pod, guaranteed); len(item.Amounts) > 0 {
+			return Need{Items: []Item{item}}
 		}
 		return Need{}
 	}
 	var need Need
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		item := Item{c.Name, n.aligned(guaranteed, c.Resources.Requests)}
+		item := Item{Container: c.Name, Amounts: n.aligned(guaranteed, c.Resources.Requests)}
 		switch {
 		case len(item.Amounts) == 0:
 		case isSidecar(c):
@@ -143,11 +154,11 @@ func (n Node) Needed(pod *corev1.Pod) Need {
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		if amounts := n.aligned(guaranteed, c.Resources.Requests); len(amounts) > 0 {
-			need.Items = append(need.Items, Item{c.Name, amounts})
+			need.Items = append(need.Items, Item{Container: c.Name, Amounts: amounts})
 		}
 	}
 	if len(need.Starts) > 0 {
-		need.Items = []Item{{Amounts: n.peak(pod, guaranteed)}}
+		need.Items = []Item{n.peak(pod, guaranteed)}
 	}
 	return need
 }
@@ -156,7 +167,7 @@ func (n Node) Needed(pod *corev1.Pod) Need {
 func (n Node) aligned(guaranteed bool, requests corev1.ResourceList) Amounts {
 	amounts := Amounts{}
 	for name, q := range requests {
-		if q.IsZero() || !n.has(name) || n.Policy == policyNone && !isMemory(name) {
+		if q.IsZero() || !n.has(name) {
 			continue
 		}
 		switch {
@@ -177,8 +188,9 @@ func (n Node) aligned(guaranteed bool, requests corev1.ResourceList) Amounts {
 
 // peak is the most that is aligned of a pod's containers at one time. A container whose CPUs are no whole number shares, so it
 // counts nothing of these (policy_static.go, podGuaranteedCPUs).
-func (n Node) peak(pod *corev1.Pod, guaranteed bool) Amounts {
+func (n Node) peak(pod *corev1.Pod, guaranteed bool) Item {
 	running, most := Amounts{}, Amounts{}
+	all := int64(0)
 	add := func(to, amounts Amounts) {
 		for name, amount := range amounts {
 			to[name] += amount
@@ -191,6 +203,7 @@ func (n Node) peak(pod *corev1.Pod, guaranteed bool) Amounts {
 			add(running, amounts)
 			continue
 		}
+		all += amounts[corev1.ResourceCPU]
 		for name, amount := range amounts {
 			most[name] = max(most[name], running[name]+amount)
 		}
@@ -201,7 +214,7 @@ func (n Node) peak(pod *corev1.Pod, guaranteed bool) Amounts {
 	for name, amount := range running {
 		most[name] = max(most[name], amount)
 	}
-	return most
+	return Item{Amounts: most, Held: all + running[corev1.ResourceCPU] - most[corev1.ResourceCPU]}
 }
 
 func isSidecar(c *corev1.Container) bool {
@@ -309,6 +322,16 @@ type Others struct {
 // Check returns nil if the kubelet will admit the pod, and all unreported ones, in whatever order it looks at them, and
 // whichever other pods end meanwhile.
 func (n Node) Check(need Need, others Others) *Lack {
+	if !n.Refuses() || n.Policy == policyNone {
+		if lack := n.total(need, others); lack != nil {
+			return lack
+		}
+		need = need.memory()
+		others.Unreported = slices.Clone(others.Unreported)
+		for i := range others.Unreported {
+			others.Unreported[i] = others.Unreported[i].memory()
+		}
+	}
 	if !n.Refuses() || !need.Any() {
 		return nil
 	}
@@ -341,11 +364,11 @@ func (n Node) Check(need Need, others Others) *Lack {
 			return unreported
 		}
 		for j, item := range one.Items {
-			var rest []Amounts
+			var rest []Item
 			for k, other := range needs {
 				for l, of := range other.Items {
 					if k != i || l != j {
-						rest = append(rest, of.Amounts)
+						rest = append(rest, of)
 					}
 				}
 			}
@@ -358,6 +381,63 @@ func (n Node) Check(need Need, others Others) *Lack {
 		}
 	}
 	return nil
+}
+
+// memory is what is left of a need where the kubelet aligns memory alone.
+func (n Need) memory() (left Need) {
+	only := func(items []Item) (list []Item) {
+		for _, item := range items {
+			amounts := Amounts{}
+			for name, amount := range item.Amounts {
+				if isMemory(name) {
+					amounts[name] = amount
+				}
+			}
+			if len(amounts) > 0 {
+				list = append(list, Item{Container: item.Container, Amounts: amounts})
+			}
+		}
+		return list
+	}
+	return Need{Items: only(n.Items), Starts: only(n.Starts)}
+}
+
+// total checks that a node has as many CPUs for itself as a pod needs, in whichever zones. The scheduler counts what init containers
+// ask for only as far as it is more than what the rest does, and they may have more.
+func (n Node) total(need Need, others Others) *Lack {
+	free, all, asked := int64(0), int64(0), int64(0)
+	for _, z := range n.Zones {
+		free += z.Available[corev1.ResourceCPU]
+	}
+	cpus := func(one Need) (amount, held int64) {
+		for _, item := range one.Items {
+			amount += item.Amounts[corev1.ResourceCPU]
+			held += item.held()[corev1.ResourceCPU]
+		}
+		return amount, held
+	}
+	needs := append(slices.Clone(others.Unreported), need)
+	for _, one := range needs {
+		_, held := cpus(one)
+		all += held
+	}
+	if asked, _ = cpus(need); asked == 0 {
+		return nil
+	}
+	if asked <= free {
+		for _, one := range needs {
+			if amount, held := cpus(one); all-held+amount > free {
+				return &Lack{Reason: Unreported}
+			}
+		}
+		return nil
+	}
+	lack := n.least(Amounts{corev1.ResourceCPU: asked})
+	if lack == nil {
+		return nil // one zone has all of it
+	}
+	lack.Missing = asked - free
+	return lack
 }
 
 // together says of a pod whose containers fit each by itself, and not all in whatever order, what a zone lacks for all of them.

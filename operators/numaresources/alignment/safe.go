@@ -14,7 +14,7 @@ import (
 // is in one zone is not in another: to leave no room, the rest must fill all zones, each up to less than the item needs.
 //
 // That question is a covering of bins. It is answered by bounds that err to the safe side, and are exact where all are alike.
-func (n Node) safe(need Need, item Item, rest []Amounts) bool {
+func (n Node) safe(need Need, item Item, rest []Item) bool {
 	if len(need.Starts) > 0 {
 		return n.safeEverywhere(need, item, rest)
 	}
@@ -24,7 +24,7 @@ func (n Node) safe(need Need, item Item, rest []Amounts) bool {
 			zones = append(zones, z)
 		}
 	}
-	if slices.ContainsFunc(zones, func(z Zone) bool { return fits(sum(append(slices.Clone(rest), item.Amounts)), z.Available) }) {
+	if slices.ContainsFunc(zones, func(z Zone) bool { return fits(together(item, rest), z.Available) }) {
 		return true
 	}
 	if n.shares(item) {
@@ -35,20 +35,29 @@ func (n Node) safe(need Need, item Item, rest []Amounts) bool {
 
 // safeEverywhere is safe for a pod whose init containers decide on the zone of the others: each zone in which the first can ever be has
 // room for all.
-func (n Node) safeEverywhere(need Need, item Item, rest []Amounts) bool {
+func (n Node) safeEverywhere(need Need, item Item, rest []Item) bool {
 	first := need.Starts[0].Amounts
 	for _, start := range need.Starts[1:] {
 		if !alike(first, start.Amounts) {
 			return false
 		}
 	}
-	all := sum(append(slices.Clone(rest), item.Amounts))
+	all := together(item, rest)
 	for _, z := range n.Zones {
 		if fits(first, z.Allocatable) && !fits(all, z.Available) {
 			return false
 		}
 	}
 	return true
+}
+
+// together is what an item needs, and all that the rest may have.
+func together(item Item, rest []Item) Amounts {
+	list := []Amounts{item.Amounts}
+	for _, other := range rest {
+		list = append(list, other.held())
+	}
+	return sum(list)
 }
 
 // alike reports whether two ask for the same resources.
@@ -110,15 +119,15 @@ func blocks(item Item, z Zone) Amounts {
 }
 
 // manyEnough reports whether there are as many others as it takes at least to leave no room in any of the zones.
-func manyEnough(item Item, zones []Zone, rest []Amounts) bool {
+func manyEnough(item Item, zones []Zone, rest []Item) bool {
 	needed := 0
 	for _, z := range zones {
 		fewest := math.MaxInt32
 		for name, amount := range blocks(item, z) {
 			var sizes []int64
 			for _, other := range rest {
-				if fits(other, z.Allocatable) {
-					sizes = append(sizes, other[name])
+				if fits(other.Amounts, z.Allocatable) {
+					sizes = append(sizes, other.held()[name])
 				}
 			}
 			slices.Sort(sizes)
@@ -141,7 +150,7 @@ func manyEnough(item Item, zones []Zone, rest []Amounts) bool {
 
 // largeEnough reports whether the others are as large together as it takes at least to leave no room in any of the zones. Each may
 // be in one zone only. The zones have weights: alike, or by how much of CPUs it takes.
-func largeEnough(item Item, zones []Zone, rest []Amounts) bool {
+func largeEnough(item Item, zones []Zone, rest []Item) bool {
 	for _, weight := range []func(Zone) float64{
 		func(Zone) float64 { return 1 },
 		func(z Zone) float64 { return float64(max(blocks(item, z)[corev1.ResourceCPU], 1)) },
@@ -151,14 +160,14 @@ func largeEnough(item Item, zones []Zone, rest []Amounts) bool {
 			needed += weight(z)
 		}
 		for _, other := range rest {
-			most := 0.0
+			most, held := 0.0, other.held()
 			for _, z := range zones {
-				if !fits(other, z.Allocatable) {
+				if !fits(other.Amounts, z.Allocatable) {
 					continue
 				}
 				share := 0.0
 				for name, amount := range blocks(item, z) {
-					share = max(share, float64(other[name])/float64(amount))
+					share = max(share, float64(held[name])/float64(amount))
 				}
 				most = max(most, weight(z)*min(share, 1))
 			}
