@@ -187,18 +187,7 @@ func (c *cluster) later(source string, most time.Duration, happen func()) {
 // step lets some time pass, and one thing happen.
 func (c *cluster) step() {
 	c.now = c.now.Add(time.Duration(c.random.IntN(100)) * time.Millisecond)
-	var due []event
-	c.coming = slices.DeleteFunc(c.coming, func(e event) bool {
-		if e.at.After(c.now) {
-			return false
-		}
-		due = append(due, e)
-		return true
-	})
-	slices.SortStableFunc(due, func(a, b event) int { return a.at.Compare(b.at) })
-	for _, e := range due {
-		e.happen()
-	}
+	c.deliver()
 	n := c.nodes[c.random.IntN(len(c.nodes))]
 	switch k := c.random.IntN(10); {
 	case k < 5:
@@ -216,6 +205,22 @@ func (c *cluster) step() {
 		if n.dirty && c.now.Sub(n.last) > 2*time.Second || c.now.Sub(n.last) > numaresources.Heartbeat {
 			c.look(n)
 		}
+	}
+}
+
+// deliver has the scheduler hear what has arrived by now.
+func (c *cluster) deliver() {
+	var due []event
+	c.coming = slices.DeleteFunc(c.coming, func(e event) bool {
+		if e.at.After(c.now) {
+			return false
+		}
+		due = append(due, e)
+		return true
+	})
+	slices.SortStableFunc(due, func(a, b event) int { return a.at.Compare(b.at) })
+	for _, e := range due {
+		e.happen()
 	}
 }
 
