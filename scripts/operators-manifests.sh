@@ -79,5 +79,13 @@ images:
 configMapGenerator:
 - {name: configuration, namespace: partition-$operator, behavior: replace, files: [config.yaml]}
 END
-foreign=$(scripts/operators-foreign.sh "$operator" "$kubectl")
-[[ -z $foreign ]] || printf 'patches:\n%s\n' "$foreign" >>"$to/kustomization.yaml"
+patches=$(scripts/operators-foreign.sh "$operator" "$kubectl")
+# Where there is one node, a companion that has cordoned it must come back all the same: to be upgraded, or after its pod has gone.
+# Elsewhere it would come back to a node that somebody drains.
+if [[ $("$kubectl" get nodes --output=name | wc -l) == 1 ]]; then
+  patches+='
+- target: {kind: Deployment}
+  patch: |-
+    - {op: add, path: /spec/template/spec/tolerations/-, value: {key: node.kubernetes.io/unschedulable, operator: Exists, effect: NoSchedule}}'
+fi
+[[ -z $patches ]] || printf 'patches:\n%s\n' "$patches" >>"$to/kustomization.yaml"
