@@ -10,6 +10,7 @@
 //	debian      pinned Debian packages as a root file system, and packages of our own
 //	oci         layers, images, registries
 //	sbom        what is in an image
+//	attest      signed statements about images
 //	provenance  from what it was made
 //	release     which images and packages there are, and the directory of them
 //	bundle      a version of this project: images of releases, and what goes with them

@@ -268,7 +268,8 @@ func ofPlatform(index v1.ImageIndex, platform v1.Platform) ([]v1.Image, error) {
 			if err != nil {
 				return nil, err
 			}
-			if file.Platform().Satisfies(platform) {
+			// Artifacts such as a chart have none.
+			if its := file.Platform(); its != nil && its.Satisfies(platform) {
 				found = append(found, image)
 			}
 		}
@@ -278,6 +279,9 @@ func ofPlatform(index v1.ImageIndex, platform v1.Platform) ([]v1.Image, error) {
 
 // RefName is the annotation that names an image of a layout.
 const RefName = "org.opencontainers.image.ref.name"
+
+// AttachedTo is the annotation of what is about an image of a layout: the image's RefName.
+const AttachedTo = "workload.openshift.io/attached-to"
 
 // Push pushes all images of a layout to a registry, each under the name and the tag of its
 // annotation, and calls done after each one. Tags are set only when all images are there: of a release
@@ -295,10 +299,13 @@ func Push(ctx context.Context, dir, registry string, done func(reference string,
 		content remote.Taggable
 		tag     name.Tag
 		digest  v1.Hash
+		// attached images have no tag of their own.
+		attached bool
 	}
 	var images []image
 	for _, descriptor := range manifest.Manifests {
-		tag, err := name.NewTag(strings.TrimSuffix(registry, "/") + "/" + descriptor.Annotations[RefName])
+		to, attached := descriptor.Annotations[AttachedTo]
+		tag, err := name.NewTag(strings.TrimSuffix(registry, "/") + "/" + cmp.Or(to, descriptor.Annotations[RefName]))
 		if err != nil {
 			return fmt.Errorf("push of %q to %q: %w", descriptor.Annotations[RefName], registry, err)
 		}
@@ -317,7 +324,7 @@ func Push(ctx context.Context, dir, registry string, done func(reference string,
 		if digest, err := content.Digest(); err != nil || digest != descriptor.Digest {
 			return fmt.Errorf("%s: image %s has digest %s, but its index says %s (%v)", dir, descriptor.Annotations[RefName], digest, descriptor.Digest, err)
 		}
-		images = append(images, image{content, tag, descriptor.Digest})
+		images = append(images, image{content, tag, descriptor.Digest, attached})
 	}
 	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
 	for _, image := range images {
@@ -326,6 +333,9 @@ func Push(ctx context.Context, dir, registry string, done func(reference string,
 		}
 	}
 	for _, image := range images {
+		if image.attached {
+			continue
+		}
 		if err := remote.Push(image.tag, image.content, options...); err != nil {
 			return fmt.Errorf("push of %s: %w", image.tag, oneLine(err))
 		}

@@ -7,7 +7,6 @@ import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
-	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
@@ -20,6 +19,7 @@ import (
 	"slices"
 	"strings"
 
+	"workload.openshift.io/kubernetes/cmd/images/attest"
 	"workload.openshift.io/kubernetes/cmd/images/internal/digest"
 )
 
@@ -60,12 +60,7 @@ func WriteSums(dir string, key crypto.Signer) error {
 	if err := os.WriteFile(filepath.Join(dir, sumsFile), sums.Bytes(), 0o644); err != nil || key == nil {
 		return err
 	}
-	message, how := sums.Bytes(), crypto.SignerOpts(crypto.Hash(0))
-	if _, ok := key.(*ecdsa.PrivateKey); ok {
-		digest := sha256.Sum256(message)
-		message, how = digest[:], crypto.SHA256
-	}
-	signature, err := key.Sign(nil, message, how)
+	signature, err := attest.Sign(key, sums.Bytes())
 	if err != nil {
 		return fmt.Errorf("%s: %w", signatureFile, err)
 	}
@@ -167,15 +162,7 @@ func checkSignature(dir string, sums []byte, key crypto.PublicKey) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	valid := false
-	switch key := key.(type) {
-	case *ecdsa.PublicKey:
-		digest := sha256.Sum256(sums)
-		valid = ecdsa.VerifyASN1(key, digest[:], signature)
-	case ed25519.PublicKey:
-		valid = ed25519.Verify(key, sums, signature)
-	}
-	if !valid {
+	if !attest.Valid(key, sums, signature) {
 		return fmt.Errorf("%s is not a signature of %s by this key", file, sumsFile)
 	}
 	return nil

@@ -38,7 +38,11 @@ func Verify(ctx context.Context, dir string, key crypto.PublicKey, out io.Writer
 	}
 	signed := ""
 	if key != nil {
-		signed = ", signed with the key"
+		attached, err := checkAttached(dir, key)
+		if err != nil {
+			return err
+		}
+		signed = fmt.Sprintf(", signed with the key, and %d attestations of images are", attached)
 	}
 	fmt.Fprintf(out, "%d files match %s%s\n\n", count, sumsFile, signed)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

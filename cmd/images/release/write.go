@@ -4,9 +4,11 @@ package release
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"crypto"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,9 +26,11 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/klauspost/compress/gzip"
 
+	"workload.openshift.io/kubernetes/cmd/images/attest"
 	"workload.openshift.io/kubernetes/cmd/images/debian"
 	"workload.openshift.io/kubernetes/cmd/images/internal/digest"
 	"workload.openshift.io/kubernetes/cmd/images/internal/disk"
@@ -330,7 +334,7 @@ func (w *writer) image(ctx context.Context, to layout.Path, image Image) error {
 		Builder:    w.Commit,
 		Parameters: map[string]any{"image": image.Name, "release": w.Release, "version": w.Version, "platforms": w.platforms()},
 	}
-	built := map[string]v1.Image{}
+	built, bills := map[string]v1.Image{}, map[string][]byte{}
 	var first *program.Program
 	for _, platform := range w.platforms() {
 		if err := ctx.Err(); err != nil {
@@ -377,7 +381,15 @@ func (w *writer) image(ctx context.Context, to layout.Path, image Image) error {
 			Suite: w.Lock.Suite, Packages: from.packages, Base: from.reference, BaseDigest: from.digest,
 		}
 		own := image.Name + "-" + strings.ReplaceAll(platform, "/", "-")
-		if err := w.file(filepath.Join(sbomDir, own+".cdx.json"), func(to io.Writer) error { return sbom.Write(to, bill) }); err != nil {
+		var written bytes.Buffer
+		if err := sbom.Write(&written, bill); err != nil {
+			return err
+		}
+		bills[digest.String()] = written.Bytes()
+		if err := w.file(filepath.Join(sbomDir, own+".cdx.json"), func(to io.Writer) error {
+			_, err := to.Write(written.Bytes())
+			return err
+		}); err != nil {
 			return err
 		}
 		tag, err := name.NewTag(reference + ":" + Tag(w.Version))
@@ -409,7 +421,58 @@ func (w *writer) image(ctx context.Context, to layout.Path, image Image) error {
 	if err := w.enlist(named, digest, built); err != nil {
 		return err
 	}
-	return w.file(filepath.Join(provenanceDir, image.Name+".intoto.json"), statement.Write)
+	var origin bytes.Buffer
+	if err := statement.Write(&origin); err != nil {
+		return err
+	}
+	if err := w.attest(to, named, index, built, origin.Bytes(), bills); err != nil {
+		return fmt.Errorf("attestations: %w", err)
+	}
+	return w.file(filepath.Join(provenanceDir, image.Name+".intoto.json"), func(to io.Writer) error {
+		_, err := to.Write(origin.Bytes())
+		return err
+	})
+}
+
+// attest attaches what the key signs to an image: that it is ours, from what it was made, and for each platform what is
+// in it. Without a key there is nothing.
+func (w *writer) attest(to layout.Path, named string, index v1.ImageIndex, built map[string]v1.Image, origin []byte, bills map[string][]byte) error {
+	if w.Key == nil {
+		return nil
+	}
+	attach := func(subject partial.Describable, predicateType string, statement []byte) error {
+		descriptor, err := partial.Descriptor(subject)
+		if err != nil {
+			return err
+		}
+		switch predicateType {
+		case attest.Signed:
+			statement, err = attest.Statement(named, descriptor.Digest.Hex, predicateType, json.RawMessage("{}"))
+		case attest.CycloneDX:
+			statement, err = attest.Statement(named, descriptor.Digest.Hex, predicateType, bills[descriptor.Digest.String()])
+		}
+		if err != nil {
+			return err
+		}
+		bundle, err := attest.Bundle(statement, w.Key)
+		if err != nil {
+			return err
+		}
+		attachment, err := oci.Attachment(v1.Descriptor{MediaType: descriptor.MediaType, Size: descriptor.Size, Digest: descriptor.Digest}, attest.BundleType, predicateType, bundle)
+		if err != nil {
+			return err
+		}
+		return to.AppendImage(attachment, layout.WithAnnotations(map[string]string{oci.AttachedTo: named}))
+	}
+	if err := cmp.Or(attach(index, attest.Signed, nil), attach(index, attest.Provenance, origin)); err != nil {
+		return err
+	}
+	for _, platform := range w.platforms() {
+		if err := cmp.Or(attach(built[platform], attest.Signed, nil), attach(built[platform], attest.Provenance, origin), attach(built[platform], attest.CycloneDX, nil)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // enlist adds an image to the list for readers.

@@ -78,3 +78,11 @@ func (f *files) LayerByDigest(digest v1.Hash) (partial.CompressedLayer, error) {
 	}
 	return layer, nil
 }
+
+// Attachment returns a bundle of Sigstore as registries have it: an artifact about an image, which lists it among its
+// referrers (OCI distribution-spec v1.1; the annotations are cosign's).
+func Attachment(subject v1.Descriptor, bundleType, predicateType string, bundle []byte) (v1.Image, error) {
+	return artifact(bundleType, blob{"application/vnd.oci.empty.v1+json", []byte("{}")}, []blob{{types.MediaType(bundleType), bundle}}, &subject, map[string]string{
+		"dev.sigstore.bundle.content": "dsse-envelope", "dev.sigstore.bundle.predicateType": predicateType,
+	})
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"workload.openshift.io/kubernetes/cmd/images/attest"
+	"workload.openshift.io/kubernetes/cmd/images/oci"
+)
+
+func TestSignaturesAreWhereRegistriesLookForThem(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options(t)
+	o.Key = key
+	o.Images = slices.DeleteFunc(o.Images, func(image Image) bool { return image.Name != "kube-scheduler" })
+	o.Packages = nil
+	write(t, o)
+	// An index and an image of each of two platforms are signed and have a provenance, and the images a bill of materials.
+	if count, err := checkAttached(o.Dir, key.Public()); err != nil || count != 8 {
+		t.Errorf("%d attestations: %v", count, err)
+	}
+	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := checkAttached(o.Dir, other.Public()); err == nil || !strings.Contains(err.Error(), "it is not signed by this key") {
+		t.Errorf("with another key: %v", err)
+	}
+	// Registries list what is attached by their API, or by a tag where they do not have that yet.
+	for what, referrers := range map[string]bool{"the API": true, "a tag": false} {
+		t.Run(what, func(t *testing.T) {
+			server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(referrers)))
+			defer server.Close()
+			var pushed []string
+			host := strings.TrimPrefix(server.URL, "http://")
+			if err := oci.Push(t.Context(), filepath.Join(o.Dir, Layout), host, func(reference string, digest v1.Hash) {
+				pushed = append(pushed, reference+"@"+digest.String())
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if len(pushed) != 1 {
+				t.Fatalf("pushed were %q", pushed)
+			}
+			digest, err := name.NewDigest(pushed[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			index, err := remote.Referrers(digest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			manifest, err := index.IndexManifest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var predicates []string
+			for _, descriptor := range manifest.Manifests {
+				image, err := remote.Image(digest.Context().Digest(descriptor.Digest.String()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, predicate, err := readAttachment(image, key.Public())
+				if err != nil {
+					t.Fatal(err)
+				}
+				raw, err := image.RawManifest()
+				if err != nil || !strings.Contains(string(raw), `"artifactType":"`+attest.BundleType+`"`) {
+					t.Errorf("the manifest is %s (%v)", raw, err)
+				}
+				predicates = append(predicates, predicate)
+			}
+			slices.Sort(predicates)
+			if !slices.Equal(predicates, []string{attest.Signed, attest.Provenance}) {
+				t.Errorf("the registry lists %q", predicates)
+			}
+			verifyByCosign(t, digest.String(), key.Public())
+		})
+	}
+}
+
+// verifyByCosign has cosign's own code verify what is attached to an image, if the program of cmd/images/test/cosign is
+// there.
+func verifyByCosign(t *testing.T, reference string, key crypto.PublicKey) {
+	t.Helper()
+	program := os.Getenv("TEST_ASSET_COSIGN")
+	if program == "" {
+		t.Log("TEST_ASSET_COSIGN does not name a program, so cosign did not look; make images-cosign-test does")
+		return
+	}
+	public, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "key.pub")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	output, err := exec.Command(program, reference, file).CombinedOutput()
+	if err != nil || string(output) != attest.Signed+"\n"+attest.Provenance+"\n" {
+		t.Errorf("cosign: %v: %s", err, output)
+	}
+}
+
+func TestWithoutAKeyNothingIsAttached(t *testing.T) {
+	o := full(t)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := checkAttached(o.Dir, key.Public()); err == nil || !strings.Contains(err.Error(), "nothing of the type") {
+		t.Errorf("got %v", err)
+	}
+}
