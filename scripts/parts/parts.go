@@ -42,6 +42,7 @@ func (r *run) checks() []part {
 	return append(parts,
 		part{name: "kubectl partition on macOS and Windows", args: []string{"plugin-elsewhere"}},
 		part{name: "rebase to other releases", args: []string{"rebase-test"}},
+		part{name: "signatures of images by cosign", args: []string{"images-cosign-test"}},
 		part{name: "the same bytes elsewhere", args: []string{"reproducible"}},
 		part{name: "what workload classes save", args: []string{"bench-classes"}},
 		// There may be a newer one since it passed.
@@ -107,6 +108,7 @@ func (r *run) leaves() []left {
 	return append(older,
 		left{"the long end-to-end tests", "e2e", "they, and the unpatched binaries that they need, take a quarter of an hour"},
 		left{"workload classes with the real controllers of Machines", "operators-test", "OpenShift's and Cluster API's take long to compile"},
+		left{"signatures of images by cosign", "images-cosign-test", "cosign's own code takes long to compile"},
 		left{"the companions' Helm chart", "operators-chart-test", "Helm's own code takes long to compile"},
 		left{"what workload classes save", "bench-classes", "it imports the scheduler, and calculates for minutes"},
 		left{"the roll-back of a companion on a real node", "operators-e2e", "it waits for a minute and a half"},
