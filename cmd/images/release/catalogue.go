@@ -43,7 +43,7 @@ type Program struct {
 	Capabilities string
 	// Optional programs are left out if there is no binary.
 	Optional bool
-	// Compressed programs are in the image as gzip leaves them, and nobody starts them there.
+	// Compressed programs are in the image as gzip leaves them, and are not started there.
 	Compressed bool
 }
 

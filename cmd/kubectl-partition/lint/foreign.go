@@ -45,7 +45,7 @@ func (d *document) foreign(o *object) (objects []*object, err error) {
 				return nil
 			}
 			for _, key := range slices.Sorted(maps.Keys(value)) {
-				// Nobody runs what is in a status.
+				// What is in a status is not run.
 				if len(path) == 0 && (key == "metadata" || key == "status") {
 					continue
 				}
