@@ -96,14 +96,15 @@ func TestSignaturesAreWhereRegistriesLookForThem(t *testing.T) {
 			if !slices.Equal(predicates, []string{attest.Signed, attest.Provenance}) {
 				t.Errorf("the registry lists %q", predicates)
 			}
-			verifyByCosign(t, digest.String(), key.Public())
+			verifyByCosign(t, digest.String(), key.Public(), true)
+			verifyByCosign(t, digest.String(), other.Public(), false)
 		})
 	}
 }
 
 // verifyByCosign has cosign's own code verify what is attached to an image, if the program of cmd/images/test/cosign is
 // there.
-func verifyByCosign(t *testing.T, reference string, key crypto.PublicKey) {
+func verifyByCosign(t *testing.T, reference string, key crypto.PublicKey, valid bool) {
 	t.Helper()
 	program := os.Getenv("TEST_ASSET_COSIGN")
 	if program == "" {
@@ -119,8 +120,8 @@ func verifyByCosign(t *testing.T, reference string, key crypto.PublicKey) {
 		t.Fatal(err)
 	}
 	output, err := exec.Command(program, reference, file).CombinedOutput()
-	if err != nil || string(output) != attest.Signed+"\n"+attest.Provenance+"\n" {
-		t.Errorf("cosign: %v: %s", err, output)
+	if is := err == nil && string(output) == attest.Signed+"\n"+attest.Provenance+"\n"; is != valid {
+		t.Errorf("by cosign it is valid: %t, want %t: %v: %s", is, valid, err, output)
 	}
 }
 
