@@ -39,6 +39,7 @@ const Name = noderesourcetopology.Name
 type Plugin struct {
 	framework.Plugin
 	scores framework.ScorePlugin
+	known  scores
 	*shared
 }
 
@@ -77,7 +78,7 @@ func Factory(l *ledger.Ledger) frameworkruntime.PluginFactory {
 			}
 			all = of
 		}
-		return &Plugin{upstream, scores, all}, nil
+		return &Plugin{Plugin: upstream, scores: scores, shared: all}, nil
 	}
 }
 
@@ -189,7 +190,16 @@ func (p *Plugin) Filter(_ context.Context, _ framework.CycleState, pod *corev1.P
 
 // Score implements framework.ScorePlugin by upstream's.
 func (p *Plugin) Score(ctx context.Context, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) (int64, *framework.Status) {
-	return p.scores.Score(ctx, state, pod, node)
+	name, wants := node.Node().Name, asks(pod)
+	report := p.ledger.Report(name)
+	if score, ok := p.known.get(name, report, wants); ok {
+		return score, nil
+	}
+	score, status := p.scores.Score(ctx, state, pod, node)
+	if status.IsSuccess() {
+		p.known.set(name, report, wants, score)
+	}
+	return score, status
 }
 
 // ScoreExtensions implements framework.ScorePlugin by upstream's.

@@ -57,7 +57,7 @@ func newPlugin(t *testing.T) *Plugin {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Plugin{upstream, upstream.(framework.ScorePlugin), &shared{ledger: l, waiting: &waiting{pods: map[types.UID]*corev1.Pod{}}}}
+	return &Plugin{Plugin: upstream, scores: upstream.(framework.ScorePlugin), shared: &shared{ledger: l, waiting: &waiting{pods: map[types.UID]*corev1.Pod{}}}}
 }
 
 // Upstream's Score would read reports itself. Then a node to which a pod is on its way would look as free as before.
