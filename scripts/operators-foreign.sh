@@ -8,7 +8,7 @@ operator=$1
 kubectl=$2
 
 for file in operators/deploy/"$operator"/crd/*.yaml; do
-  [[ -e $file ]] || continue
+  [[ -e $file && ${file##*/} != kustomization.yaml ]] || continue
   name=$(awk '$1 == "name:" {print $2; exit}' "$file")
   part=$("$kubectl" get customresourcedefinitions "$name" --ignore-not-found --output='jsonpath=of {.metadata.labels.app\.kubernetes\.io/part-of}')
   if [[ -n $part && $part != "of workload-partitioning" ]]; then

@@ -154,13 +154,15 @@ func (a *admin) identity() string {
 	a.Helper()
 	path := filepath.Join(a.TempDir(), "kubeconfig")
 	token := strings.TrimSpace(a.kubectl("create", "token", "--namespace="+a.namespace, a.of.companion))
+	// There is no DNS here.
+	address := a.kubectl("get", "service", "kubernetes", "--namespace=default", "--output=jsonpath={.spec.clusterIP}")
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config
-clusters: [{name: hosted, cluster: {server: "https://kubernetes.default.svc", certificate-authority: /var/run/secrets/kubernetes.io/serviceaccount/ca.crt}}]
+clusters: [{name: hosted, cluster: {server: "https://%s", certificate-authority: /var/run/secrets/kubernetes.io/serviceaccount/ca.crt}}]
 users: [{name: hosted, user: {token: %s}}]
 contexts: [{name: hosted, context: {cluster: hosted, user: hosted}}]
 current-context: hosted
-`, token)
+`, address, token)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		a.Fatal(err)
 	}
