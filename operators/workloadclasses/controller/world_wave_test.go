@@ -3,7 +3,9 @@
 package controller
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -12,10 +14,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"workload.openshift.io/operators/internal/testenv"
 	"workload.openshift.io/operators/workloadclasses"
@@ -53,13 +58,8 @@ func TestTheWaveOnAControlPlane(t *testing.T) {
 	if err := json.Unmarshal(data, &wave); err != nil {
 		t.Fatal(err)
 	}
-	manager := asset(t, "TEST_ASSET_KUBE_CONTROLLER_MANAGER", "kube-controller-manager")
 	w := newWorld(t, 1, 1)
-	ports, err := testenv.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.run(manager, "--kubeconfig="+w.Kubeconfig, "--controllers=taint-eviction-controller", "--leader-elect=false", fmt.Sprintf("--secure-port=%d", ports[0]), "--bind-address=127.0.0.1", "--cert-dir="+t.TempDir())
+	w.evictByTaint()
 	w.start(func(s *Settings) {
 		s.Period.Duration, s.MaxCordon.Duration, s.MinNodeAge.Duration = wave.Policy.Period, wave.Policy.MaxCordon, wave.Policy.MinNodeAge
 		s.DrainGrace.Duration, s.DrainPatience.Duration = wave.Timing.Grace, wave.Timing.Patience
@@ -91,6 +91,87 @@ func TestTheWaveOnAControlPlane(t *testing.T) {
 	}
 	if k.gone() == 0 || k.left == 0 {
 		t.Errorf("%d nodes were given back, and %d pods of DaemonSets left", k.gone(), k.left)
+	}
+}
+
+// evictByTaint runs that part of kube-controller-manager. The eviction relies on an index that only the controller of
+// nodes' lives adds; that one would wait for heartbeats.
+func (w *world) evictByTaint() {
+	w.t.Helper()
+	manager := asset(w.t, "TEST_ASSET_KUBE_CONTROLLER_MANAGER", "kube-controller-manager")
+	ports, err := testenv.FreePorts(1)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.run(manager, "--kubeconfig="+w.Kubeconfig, "--controllers=taint-eviction-controller,node-lifecycle-controller", "--node-monitor-grace-period=2h", "--node-startup-grace-period=2h", "--leader-elect=false", fmt.Sprintf("--secure-port=%d", ports[0]), "--bind-address=127.0.0.1", "--cert-dir="+w.t.TempDir())
+}
+
+// A disruption budget keeps a DaemonSet's pod from eviction, and the taint takes it all the same. One that tolerates
+// everything stays, and the node goes.
+func TestTheTaintTakesWhatABudgetKeeps(t *testing.T) {
+	const size = 2
+	w := newWorld(t, size, 1)
+	w.evictByTaint()
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ci-op-x", Name: "logs"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "logs"}}, MaxUnavailable: ptr.To(intstr.FromInt32(0))},
+	}
+	if err := w.Client.Create(t.Context(), budget); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Client.Delete(context.Background(), budget) })
+	clock := time.Hour
+	victim := w.running()[0]
+	w.occupy(victim)
+	daemon := func(name string, tolerations ...corev1.Toleration) *corev1.Pod {
+		pod := w.pod(name, "10m")
+		pod.Labels = map[string]string{"app": "logs"}
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "logs", UID: "a", Controller: new(true)}}
+		pod.Spec.NodeName, pod.Spec.Tolerations = victim, tolerations
+		if err := w.Client.Create(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		// A budget is not asked about one that does not run.
+		pod.Status.Phase, pod.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		if err := w.Client.Status().Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		return pod
+	}
+	leaves, stays := daemon("leaves"), daemon("stays", corev1.Toleration{Operator: corev1.TolerationOpExists})
+	refused := w.Client.SubResource("eviction").Create(t.Context(), leaves.DeepCopy(), &policyv1.Eviction{})
+	if !apierrors.IsTooManyRequests(refused) {
+		t.Fatalf("the budget lets it be evicted: %v", refused)
+	}
+	l := w.live(&clock, 0)
+	for range 100 {
+		l.look(t, time.Second) // the grace is longer than all of this takes
+		if hasTaint(w.nodes()[victim], workloadclasses.EvictTaint) {
+			break
+		}
+		clock += 30 * time.Second
+	}
+	w.eventually(func() error {
+		pod := &corev1.Pod{}
+		if err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(leaves), pod); err != nil {
+			return err
+		}
+		if pod.DeletionTimestamp == nil {
+			return errors.New("nobody has ended the pod that does not tolerate the taint")
+		}
+		return w.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)) // as the kubelet does
+	})
+	for range 60 {
+		if l.look(t, 20*time.Second); w.replicas() < size {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if w.replicas() != size-1 {
+		t.Errorf("the set has %d replicas", w.replicas())
+	}
+	if err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(stays), &corev1.Pod{}); err != nil {
+		t.Errorf("the pod that tolerates everything: %v", err)
 	}
 }
 
