@@ -209,7 +209,10 @@ func (a *admin) everything() map[string]bool {
 	object := a.Object(a.T)
 	for kind, keys := range map[string]map[string]string{"label": object.Labels, "annotation": object.Annotations} {
 		for key := range maps.Keys(keys) {
-			all[kind+" of the node "+key] = true
+			// kube-controller-manager's, which comes when it likes.
+			if key != "node.alpha.kubernetes.io/ttl" {
+				all[kind+" of the node "+key] = true
+			}
 		}
 	}
 	for _, taint := range object.Spec.Taints {
