@@ -48,6 +48,10 @@ func TestAnAdministratorInstallsUpgradesAndRemovesEachCompanion(t *testing.T) {
 	}
 	node := thisNode()
 	supervise(t, cluster.Kubelet)
+	// Else what kube-controller-manager makes once would be taken for a companion's. Its namespaces' ConfigMaps come last.
+	for _, made := range []string{"serviceaccount/ttl-after-finished-controller", "configmap/kube-root-ca.crt"} {
+		node.Call(t, "wait", "--for=create", "--timeout=2m", "--namespace=kube-system", made)
+	}
 	for _, of := range []lifecycle{
 		{companion: "cpupolicy", begin: aNodeIsDrained},
 		{companion: "numaresources", begin: aNodeIsReported},
