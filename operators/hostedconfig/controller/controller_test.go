@@ -256,19 +256,6 @@ func named(key client.ObjectKey) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 }
 
-// hostedManifests are those of the hosted cluster.
-func hostedManifests() string { return filepath.Join(companiontest.Base(Name), "hosted") }
-
-// kubectl runs kubectl as the hosted cluster's administrator.
-func (c *clusters) kubectl(arguments ...string) string {
-	c.t.Helper()
-	output, err := exec.Command(testenv.Kubectl(c.t), append([]string{"--kubeconfig", c.hosted.Kubeconfig}, arguments...)...).CombinedOutput()
-	if err != nil {
-		c.t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, output)
-	}
-	return string(output)
-}
-
 // install applies what the hosted cluster gets, and returns the configuration of the identity.
 func (c *clusters) install() *rest.Config {
 	c.t.Helper()

@@ -87,7 +87,7 @@ func (p *Provider) boot(ctx context.Context, pool *v1beta1.NodePool, m *Machine)
 		}
 		config, report, err := ignition.Parse(secret.Data[v1beta1.ConfigSecretKey])
 		if err != nil {
-			return fmt.Errorf("Secret %s: %w: %s", key, err, report.String())
+			return fmt.Errorf("the Secret %s: %w: %s", key, err, report.String())
 		}
 		next.Files = map[string]string{}
 		for _, argument := range config.KernelArguments.ShouldExist {
@@ -96,7 +96,7 @@ func (p *Provider) boot(ctx context.Context, pool *v1beta1.NodePool, m *Machine)
 		for _, file := range config.Storage.Files {
 			content, err := dataurl.DecodeString(*file.Contents.Source)
 			if err != nil {
-				return fmt.Errorf("Secret %s: %s: %w", key, file.Path, err)
+				return fmt.Errorf("the Secret %s: %s: %w", key, file.Path, err)
 			}
 			next.Files[file.Path] = string(content.Data)
 		}

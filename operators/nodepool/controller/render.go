@@ -148,7 +148,7 @@ func (r *Reconciler) keepSecret(ctx context.Context, pool *v1beta1.NodePool, ren
 	case err != nil:
 		return err
 	case there.Labels[companion.OwnerLabel] != Name:
-		return fmt.Errorf("Secret %s/%s is somebody else's; remove it", there.Namespace, there.Name)
+		return fmt.Errorf("the Secret %s/%s is somebody else's; remove it", there.Namespace, there.Name)
 	case nodepool.Intact(there, pool):
 		return nil
 	}
