@@ -246,7 +246,8 @@ func TestOnlyAFreshObservationStandsInTheWay(t *testing.T) {
 			}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Node{}, roleIndex, func(client.Object) []string { return nil }).
 				WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-					if _, is := list.(*corev1.PodList); is { // the fake knows no such selector
+					switch list.(type) {
+					case *corev1.PodList, *metav1.PartialObjectMetadataList: // the fake knows no such selectors
 						return nil
 					}
 					return c.List(ctx, list, options...)

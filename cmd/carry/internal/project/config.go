@@ -56,7 +56,7 @@ var (
 	RaisedDirs = []string{
 		ModuleDirs[CoreModule], ".", "node", "cluster", filepath.Join("cmd", "kubectl-partition"), filepath.Join("cmd", "kubectl-partition", "alerts", "test"),
 		filepath.Join("test", "conformance"), filepath.Join("test", "e2e"), filepath.Join("test", "workloadpartitioning"), "operators", filepath.Join("operators", "api"),
-		"scheduler",
+		filepath.Join("operators", "chart"), "scheduler",
 	}
 	// ReaderDirs are those of the modules whose programs read Go: they must be built with a Go that knows what the
 	// others are in.
