@@ -86,16 +86,7 @@ func reportCores(t testing.TB, c *host.Cluster, name string, workloadTypes ...st
 // awaitActive waits until pods that ask are partitioned, or until they no longer are.
 func awaitActive(t testing.TB, create creator, want bool) {
 	t.Helper()
-	waitFor(t, 5*time.Second, fmt.Sprintf("the type is active (%v)", want), func() error {
-		p, err := create(fixture.Pod("probe", asks, fixture.Container("c", "true", "cpu=100m memory=16Mi", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil {
-			return err
-		}
-		if _, is := partition.PartitionedType(p); is != want {
-			return fmt.Errorf("a pod that asks has the annotations %v", p.Annotations)
-		}
-		return nil
-	})
+	fixture.AwaitActive(t, 5*time.Second, create, want)
 }
 
 // activeType returns the shared control plane, which has no node but one without a kubelet that reports

@@ -132,17 +132,10 @@ func TestUpstreamsLocalClusterIsPartitioned(t *testing.T) {
 	})
 
 	namespace := fixture.Namespace(t, client, "management")
-	fixture.WaitFor(t, time.Second, time.Minute, "the type is active", func(ctx context.Context) error {
-		probe := fixture.Pod("probe", ask, fixture.Container("c", "true", "cpu=100m memory=16Mi", ""))
-		stored, err := client.CoreV1().Pods(namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil {
-			return err
-		}
-		if _, ok := partition.PartitionedType(stored); !ok {
-			return fmt.Errorf("a pod that asks has the annotations %v", stored.Annotations)
-		}
-		return nil
-	})
+	create := func(pod *v1.Pod, options metav1.CreateOptions) (*v1.Pod, error) {
+		return client.CoreV1().Pods(namespace).Create(t.Context(), pod, options)
+	}
+	fixture.AwaitActive(t, time.Minute, create, true)
 	pool := cpuset.New(0)
 	online, err := host.OnlineCPUs()
 	if err != nil {
@@ -150,7 +143,7 @@ func TestUpstreamsLocalClusterIsPartitioned(t *testing.T) {
 	}
 	for name, annotations := range map[string]map[string]string{"partitioned": ask, "ordinary": nil} {
 		pod := fixture.Pod(name, annotations, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", ""))
-		if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		if _, err := create(pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -257,14 +250,11 @@ func start(t *testing.T, dir, manifests string) kubernetes.Interface {
 		if err != nil {
 			return err
 		}
-		for _, node := range nodes.Items {
-			for _, condition := range node.Status.Conditions {
-				if condition.Type == v1.NodeReady && condition.Status == v1.ConditionTrue {
-					return nil
-				}
-			}
+		ready := func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue }
+		if !slices.ContainsFunc(nodes.Items, func(node v1.Node) bool { return slices.ContainsFunc(node.Status.Conditions, ready) }) {
+			return fmt.Errorf("none of %d nodes is Ready", len(nodes.Items))
 		}
-		return fmt.Errorf("none of %d nodes is Ready", len(nodes.Items))
+		return nil
 	})
 	return client
 }
