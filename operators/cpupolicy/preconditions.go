@@ -45,7 +45,7 @@ type Situation struct {
 	// Refused is why the agent on the node would refuse the policy, with file and line: what would keep
 	// the kubelet down or leave it as it is. Empty means that it would not, or that nobody has asked it.
 	Refused operation.Refusals
-	// CPUDriver is the DRA driver that gives the node's CPUs to pods, such as dra.cpu; empty if none does.
+	// CPUDriver is the DRA driver that gives the node's CPUs to pods, such as dra.cpu; empty if none does. Only the policy static asks for it.
 	CPUDriver string
 	// Nodes are those of the cluster.
 	Nodes []corev1.Node

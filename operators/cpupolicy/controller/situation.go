@@ -54,11 +54,12 @@ func (s situations) of(ctx context.Context, node *corev1.Node, policy cpupolicy.
 	if err := s.addVMs(ctx, &situation, policy); err != nil {
 		return situation, err
 	}
-	driver, err := cpudriver.OnNode(ctx, s.reader, node.Name)
-	if err != nil {
-		return situation, err
+	if policy == cpupolicy.Static {
+		var err error
+		if situation.CPUDriver, err = cpudriver.OnNode(ctx, s.reader, node.Name); err != nil {
+			return situation, err
+		}
 	}
-	situation.CPUDriver = driver
 	situation.Kubelet.Reserved = readmission.ReservedNow(node)
 	o := nodestatus.ObservedOf(node)
 	if o == nil {
