@@ -265,9 +265,6 @@ func (r *generatedReconciler) parts(pool string, settled tuning.Settled, of deta
 	return tuning.Parts(pool, settled, of.performance)
 }
 
-// reasonDeferred is that of the condition Applied of a profile that waits for the next boot (tuning/daemon).
-const reasonDeferred = "Deferred"
-
 // reportOf is what a node says of its kernel arguments. It does not count if the node has another profile than its pool, by its
 // labels or those of its pods.
 func reportOf(node seenNode, input, chosen string, requested tuning.Requested) (report tuning.Report, counts bool) {
@@ -287,7 +284,7 @@ func reportOf(node seenNode, input, chosen string, requested tuning.Requested) (
 		report.Waits = "the operand of this version does not run there"
 	case profile.Status.ObservedGeneration != profile.Generation || applied == nil:
 		report.Waits = "its operand has not seen the Profile yet"
-	case applied.Status != metav1.ConditionTrue && applied.Reason == reasonDeferred && complete:
+	case applied.Status != metav1.ConditionTrue && applied.Reason == tunedv1.ReasonDeferred && complete:
 		report.Arguments = literal // it applies the profile at the boot that these bring
 	case applied.Status != metav1.ConditionTrue:
 		report.Waits = fmt.Sprintf("TuneD has not applied the profile %s (%s)", chosen, applied.Reason)
