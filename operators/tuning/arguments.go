@@ -52,6 +52,11 @@ var packagedProfiles = sync.OnceValue(func() map[string]string {
 	return profiles
 })
 
+func packagedProfile(name string) (text string, ok bool) {
+	text, ok = packagedProfiles()[name]
+	return text, ok
+}
+
 // hole is what TuneD may compute: numbers, lists of CPUs, and masks.
 const hole = `[0-9a-fA-Fx,.:-]*`
 
@@ -59,8 +64,8 @@ const hole = `[0-9a-fA-Fx,.:-]*`
 // whose names TuneD computes, ask for nothing.
 func RequestedBy(spec tunedv1.ProfileSpec) Requested {
 	r := Requested{profile: spec.Config.TunedProfile}
-	_, units := chain(spec)
-	variables := variablesOf(units)
+	units, defined, _ := Chain(spec, packagedProfile)
+	variables := variablesOf(defined)
 	for _, unit := range units {
 		if unit.Plugin != "bootloader" {
 			continue
@@ -79,38 +84,6 @@ func RequestedBy(spec tunedv1.ProfileSpec) Requested {
 	}
 	r.literal, r.computed = effective(units, variables)
 	return r
-}
-
-// chain returns the profiles of which the chosen one consists, and their units, both in TuneD's order: a profile comes after those
-// that it includes.
-func chain(spec tunedv1.ProfileSpec) (names []string, units []Unit) {
-	data := map[string]string{}
-	for _, profile := range spec.Profile {
-		data[profile.Name] = profile.Data
-	}
-	seen := map[string]bool{}
-	var visit func(name string)
-	visit = func(name string) {
-		name = strings.TrimPrefix(name, "-")
-		if seen[name] {
-			return
-		}
-		seen[name] = true
-		text, ok := data[name]
-		if !ok {
-			if text, ok = packagedProfiles()[name]; !ok {
-				return
-			}
-		}
-		own, included := readProfile(text)
-		for _, each := range included {
-			visit(each)
-		}
-		names = append(names, name)
-		units = append(units, own...)
-	}
-	visit(spec.Config.TunedProfile)
-	return names, units
 }
 
 // Literal returns the arguments that no node has to compute, and whether these are all.
@@ -178,15 +151,9 @@ func argumentsOf(option Option) (value string, removes bool) {
 }
 
 // variablesOf returns the variables of all profiles: those of one name override earlier ones, in whose place they stay.
-func variablesOf(units []Unit) map[string][]part {
-	var merged []Option
-	for _, unit := range units {
-		if unit.Name == "variables" {
-			merged = override(merged, unit.Options)
-		}
-	}
+func variablesOf(defined []Option) map[string][]part {
 	variables := map[string][]part{}
-	for _, option := range merged {
+	for _, option := range override(nil, defined) {
 		if option.Name != "include" { // a file of the node
 			variables[option.Name] = expand(option.Value, variables)
 		}

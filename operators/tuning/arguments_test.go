@@ -29,13 +29,19 @@ func TestTheIndexIsThatOfTheTunedPackage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		units, included := readProfile(string(data))
+		units, variables, included := readProfile(string(data))
 		var text strings.Builder
 		if len(included) > 0 {
 			text.WriteString("[main]\ninclude=" + strings.Join(included, ",") + "\n")
 		}
+		if len(variables) > 0 {
+			text.WriteString("[variables]\n")
+		}
+		for _, option := range variables {
+			text.WriteString(option.Name + "=" + option.Value + "\n")
+		}
 		for _, unit := range units {
-			if unit.Name != "variables" && unit.Plugin != "bootloader" {
+			if unit.Plugin != "bootloader" {
 				continue
 			}
 			text.WriteString("[" + unit.Name + "]\n")
@@ -43,7 +49,7 @@ func TestTheIndexIsThatOfTheTunedPackage(t *testing.T) {
 				text.WriteString("type=" + unit.Plugin + "\n")
 			}
 			for _, option := range unit.Options {
-				if unit.Name == "variables" || strings.HasPrefix(option.Name, "cmdline") || slices.Contains(conditional, option.Name) {
+				if strings.HasPrefix(option.Name, "cmdline") || slices.Contains(conditional, option.Name) {
 					text.WriteString(option.Name + "=" + option.Value + "\n")
 				}
 			}

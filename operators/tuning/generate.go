@@ -60,7 +60,7 @@ func WithPerformance(tuneds []tunedv1.Tuned, p performance.Rendered) ([]tunedv1.
 		}
 	}
 	chosen := PoolProfile(all)
-	if names, _ := chain(PoolSpec(chosen, all)); !slices.Contains(names, p.Tuned) {
+	if _, _, names := Chain(PoolSpec(chosen, all), packagedProfile); !slices.Contains(names, p.Tuned) {
 		return nil, fmt.Errorf("the profile %s wins over PerformanceProfile %s: add include=%s to its section [main], or give its recommendation a priority above %d", chosen, p.Name, p.Tuned, performance.Priority)
 	}
 	return all, nil

@@ -29,15 +29,41 @@ var (
 	off      = []string{"0", "false", "no", "off", "n"}
 )
 
-// ReadProfile reads a TuneD profile (tuned/profiles/loader.py and unit.py): its units, and the profiles that it includes before
-// its own. What TuneD must compute to know an included profile's name is left out.
-func ReadProfile(text string) (units []Unit, included []string) {
-	units, included = readProfile(text)
-	return slices.DeleteFunc(units, func(u Unit) bool { return u.Name == "variables" }), included
+// Chain returns the units and the variables of the profiles of which a spec's chosen one consists, and the names of these, all in
+// TuneD's order: a profile comes after those that it includes. Profiles that the spec does not have are read with other, and left out
+// if it has none of that name.
+func Chain(spec tunedv1.ProfileSpec, other func(name string) (text string, ok bool)) (units []Unit, variables []Option, names []string) {
+	data := map[string]string{}
+	for _, profile := range spec.Profile {
+		data[profile.Name] = profile.Data
+	}
+	seen := map[string]bool{}
+	var visit func(name string)
+	visit = func(name string) {
+		name = strings.TrimPrefix(name, "-")
+		if seen[name] {
+			return
+		}
+		seen[name] = true
+		text, ok := data[name]
+		if !ok {
+			if text, ok = other(name); !ok {
+				return
+			}
+		}
+		own, defined, included := readProfile(text)
+		for _, each := range included {
+			visit(each)
+		}
+		units, variables, names = append(units, own...), append(variables, defined...), append(names, name)
+	}
+	visit(spec.Config.TunedProfile)
+	return units, variables, names
 }
 
-// readProfile returns the section of variables, too.
-func readProfile(text string) (units []Unit, included []string) {
+// readProfile reads a TuneD profile (tuned/profiles/loader.py and unit.py): its units, its variables, and the profiles that it
+// includes before its own. What TuneD must compute to know an included profile's name is left out.
+func readProfile(text string) (units []Unit, variables []Option, included []string) {
 	unit := -1
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -67,7 +93,13 @@ func readProfile(text string) (units []Unit, included []string) {
 			u.Options = append(u.Options, Option{name, value})
 		}
 	}
-	return slices.DeleteFunc(units, func(u Unit) bool { return u.Name == "main" }), included
+	units = slices.DeleteFunc(units, func(u Unit) bool {
+		if u.Name == "variables" {
+			variables = append(variables, u.Options...)
+		}
+		return u.Name == "main" || u.Name == "variables"
+	})
+	return units, variables, included
 }
 
 // Settings is what a Profile sets, as far as its own profiles say.
@@ -82,46 +114,29 @@ type Settings struct {
 
 // SettingsOf returns what a Profile sets. A profile overrides those that it includes.
 func SettingsOf(spec tunedv1.ProfileSpec) Settings {
-	data := map[string]string{}
-	for _, profile := range spec.Profile {
-		data[profile.Name] = profile.Data
-	}
 	s := Settings{Profile: spec.Config.TunedProfile, Sysctls: map[string]string{}, Arguments: map[string]string{}}
-	seen := map[string]bool{}
-	var visit func(name string)
-	visit = func(name string) {
-		name = strings.TrimPrefix(name, "-")
-		if seen[name] || name == "" {
-			return
-		}
-		seen[name] = true
-		text, ok := data[name]
-		if !ok {
+	units, _, _ := Chain(spec, func(name string) (string, bool) {
+		if name != "" {
 			s.Packaged = append(s.Packaged, name)
-			return
 		}
-		units, included := ReadProfile(text)
-		for _, each := range included {
-			visit(each)
+		return "", false
+	})
+	for _, unit := range units {
+		if !unit.Enabled {
+			continue
 		}
-		for _, unit := range units {
-			if !unit.Enabled {
-				continue
+		for _, option := range unit.Options {
+			switch {
+			case unit.Plugin == "sysctl":
+				s.Sysctls[option.Name] = option.Value
+			case unit.Plugin == "bootloader" && strings.HasPrefix(option.Name, "cmdline"):
+				s.Arguments[option.Name] = option.Value
 			}
-			for _, option := range unit.Options {
-				switch {
-				case unit.Plugin == "sysctl":
-					s.Sysctls[option.Name] = option.Value
-				case unit.Plugin == "bootloader" && strings.HasPrefix(option.Name, "cmdline"):
-					s.Arguments[option.Name] = option.Value
-				}
-			}
-			if unit.Plugin != "sysctl" && !slices.Contains(s.Plugins, unit.Plugin) {
-				s.Plugins = append(s.Plugins, unit.Plugin)
-			}
+		}
+		if unit.Plugin != "sysctl" && !slices.Contains(s.Plugins, unit.Plugin) {
+			s.Plugins = append(s.Plugins, unit.Plugin)
 		}
 	}
-	visit(spec.Config.TunedProfile)
 	slices.Sort(s.Packaged)
 	slices.Sort(s.Plugins)
 	return s

@@ -25,7 +25,7 @@ func TestReadProfile(t *testing.T) {
 		"an option without an equals one": {"[sysctl]\na\n", "[{sysctl sysctl true [{a }]}]", "[]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			units, included := ReadProfile(test.text)
+			units, _, included := readProfile(test.text)
 			if got := fmt.Sprint(units); got != test.units {
 				t.Errorf("the units are %s, want %s", got, test.units)
 			}
