@@ -242,7 +242,7 @@ type view struct {
 
 // configuration is what the pool's nodes are to be like.
 func (v *view) configuration() Configuration {
-	c := Configuration{machineConfigs: v.machineConfigs, Performance: v.performance != nil}
+	c := Configuration{machineConfigs: v.machineConfigs}
 	var tuneds, performance string
 	for _, w := range v.wants {
 		switch w.kind {

@@ -29,8 +29,6 @@ import (
 type Configuration struct {
 	// Input is the InputHash of the pool's copies. It is empty if the pool has none, and nothing is generated for it.
 	Input string
-	// Performance means that a PerformanceProfile is among them.
-	Performance bool
 	// machineConfigs are those of spec.config, and kubeletConfig is the text of its KubeletConfig, or empty.
 	machineConfigs []machineConfig
 	kubeletConfig  string
@@ -93,8 +91,6 @@ type Rendered struct {
 	Hash string
 	// Ignition is the configuration.
 	Ignition []byte
-	// Arguments are the kernel's.
-	Arguments []string
 }
 
 // Render renders a pool's configuration. generated is what the companion tuning says, or nil if there is nothing yet; parts are
@@ -147,9 +143,6 @@ func Render(pool string, c Configuration, generated *v1beta1.Generated, parts ma
 	}
 	if _, report, err := ignition.Parse(r.Ignition); err != nil {
 		return r, "", fmt.Errorf("the merged configuration: Ignition: %w: %s", err, strings.TrimSpace(report.String()))
-	}
-	for _, argument := range merged.KernelArguments.ShouldExist {
-		r.Arguments = append(r.Arguments, string(argument))
 	}
 	data, err := json.Marshal(inputs)
 	if err != nil {

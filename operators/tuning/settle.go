@@ -38,11 +38,11 @@ type Report struct {
 // Settled is which kernel arguments a pool has, and for which input.
 type Settled struct {
 	// Input is the hash of the pool's configuration.
-	Input string `json:"input"`
+	Input string
 	// Computed is false if no node was there to compute those that nodes have to compute.
-	Computed bool `json:"computed"`
+	Computed bool
 	// Arguments are in the order of the command line.
-	Arguments []string `json:"arguments"`
+	Arguments []string
 }
 
 // Settlement is what becomes of a pool's kernel arguments.
