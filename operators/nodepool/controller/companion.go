@@ -63,7 +63,7 @@ func (*Companion) Needs(*configv1alpha1.ControllerConfiguration) companion.Needs
 func stripConfigMap(in any) (any, error) {
 	if object, ok := in.(*metav1.PartialObjectMetadata); ok {
 		object.Annotations, object.OwnerReferences, object.Finalizers = nil, nil, nil
-		if _, ofPool := object.Labels[v1beta1.PoolLabel]; !ofPool && !isOurs(object) {
+		if !isOfPool(object) {
 			object.Labels = nil
 		}
 	}

@@ -182,6 +182,12 @@ func standingOf(object metav1.Object) nodepool.Standing {
 
 func isOurs(object metav1.Object) bool { return object.GetLabels()[companion.OwnerLabel] == Name }
 
+// isOfPool reports whether a ConfigMap is a copy, what the companion tuning generates, or what the provider of machines records.
+func isOfPool(object metav1.Object) bool {
+	_, ofPool := object.GetLabels()[v1beta1.PoolLabel]
+	return ofPool || isOurs(object)
+}
+
 // copy makes the copies what the decision says.
 func (r *Reconciler) copy(ctx context.Context, namespace string, decision nodepool.Decision) error {
 	wanted := map[string]*corev1.ConfigMap{}

@@ -89,8 +89,7 @@ func (h configMapHandler) Delete(ctx context.Context, e event.DeleteEvent, q que
 func (configMapHandler) Generic(context.Context, event.GenericEvent, queue) {}
 
 func (h configMapHandler) changed(ctx context.Context, object client.Object, q queue) {
-	if _, ofPool := object.GetLabels()[v1beta1.PoolLabel]; ofPool || isOurs(object) {
-		// A copy, what the companion tuning generates, or what the provider of machines records.
+	if isOfPool(object) {
 		q.Add(requestFor(object.GetNamespace()))
 	}
 	h.ask(ctx, q, byReference, object.GetNamespace()+"/"+object.GetName())
