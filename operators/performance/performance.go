@@ -123,20 +123,13 @@ func Render(p v2.PerformanceProfile) (Rendered, field.ErrorList) {
 	}
 	node := nodes[0]
 	r := Rendered{Name: p.Metadata.Name, Tuned: TunedPrefix + p.Metadata.Name, Kubelet: node.KubeletConfiguration()}
-	for _, file := range []struct {
-		into   *nodefiles.File
-		render func() (nodefiles.File, error)
-	}{{nil, node.PinningFile}, {nil, node.CRIODropIn}, {&r.KubeletDropIn, node.KubeletDropIn}} {
-		rendered, err := file.render()
-		if err != nil {
+	var files [3]nodefiles.File
+	for i, render := range []func() (nodefiles.File, error){node.PinningFile, node.CRIODropIn, node.KubeletDropIn} {
+		if files[i], err = render(); err != nil {
 			return Rendered{}, field.ErrorList{field.InternalError(cpus, err)}
 		}
-		if file.into != nil {
-			*file.into = rendered
-		} else {
-			r.Files = append(r.Files, rendered)
-		}
 	}
+	r.Files, r.KubeletDropIn = files[:2:2], files[2]
 	r.Arguments = node.KernelArguments()
 	if realTime {
 		r.Arguments = append(r.Arguments, "nohz_full="+node.Rest().String(), "nosoftlockup", "tsc=reliable")
