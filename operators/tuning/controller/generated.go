@@ -239,28 +239,20 @@ func (r *generatedReconciler) pool(pool string, tuneds []tunedv1.Tuned, of detai
 // parts returns the parts of a settlement. Those that stand for it stay to the byte, as long as nobody has changed them: another
 // version of this program may write them in another way, and that is no reason to boot a node.
 func (r *generatedReconciler) parts(pool string, settled tuning.Settled, of details, before v1beta1.Generated, standing map[string]*corev1.ConfigMap) ([]*corev1.ConfigMap, error) {
-	if before.Input == settled.Input && before.Computed == settled.Computed && slices.Equal(before.Arguments, settled.Arguments) {
-		var kept []*corev1.ConfigMap
-		for name, hash := range before.Parts {
-			there := standing[name]
-			if there == nil || v1beta1.PartHash(there) != hash || there.Annotations[v1beta1.InputAnnotation] != settled.Input {
-				break
-			}
-			kept = append(kept, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: there.Labels, Annotations: map[string]string{v1beta1.InputAnnotation: settled.Input}}, Data: there.Data})
+	var there []*corev1.ConfigMap
+	intact := before.Input == settled.Input && before.Computed == settled.Computed && slices.Equal(before.Arguments, settled.Arguments)
+	for name, hash := range before.Parts {
+		part := standing[name]
+		if part == nil {
+			intact = false
+			continue
 		}
-		if len(kept) == len(before.Parts) {
-			return kept, nil
-		}
+		intact = intact && v1beta1.PartHash(part) == hash && part.Annotations[v1beta1.InputAnnotation] == settled.Input
+		there = append(there, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: part.Labels, Annotations: map[string]string{v1beta1.InputAnnotation: settled.Input}}, Data: part.Data})
 	}
-	if of.input != settled.Input {
-		// What stands is for an older input, of which nothing is known but what stands.
-		var kept []*corev1.ConfigMap
-		for name := range before.Parts {
-			if there := standing[name]; there != nil {
-				kept = append(kept, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: there.Labels, Annotations: map[string]string{v1beta1.InputAnnotation: settled.Input}}, Data: there.Data})
-			}
-		}
-		return kept, nil
+	// Of an older input than the pool's, nothing is known but what stands.
+	if intact || of.input != settled.Input {
+		return there, nil
 	}
 	return tuning.Parts(pool, settled, of.performance)
 }
