@@ -137,12 +137,17 @@ func stateOf(standing *tunedv1.Tuned) string {
 
 // cachedState is the management state of a cluster. Where the management cluster decides, it is always Managed.
 func cachedState(ctx context.Context, c client.Reader) (string, error) {
-	standing := &tunedv1.Tuned{}
-	has, err := found(c.Get(ctx, client.ObjectKey{Namespace: tunedv1.Namespace, Name: tunedv1.DefaultName}, standing))
-	if !has {
-		standing = nil
-	}
+	standing, err := cachedDefault(ctx, c)
 	return stateOf(standing), err
+}
+
+// cachedDefault is the Tuned default of a cluster, or nil if there is none.
+func cachedDefault(ctx context.Context, c client.Reader) (*tunedv1.Tuned, error) {
+	standing := &tunedv1.Tuned{}
+	if has, err := found(c.Get(ctx, client.ObjectKey{Namespace: tunedv1.Namespace, Name: tunedv1.DefaultName}, standing)); !has {
+		return nil, err
+	}
+	return standing, nil
 }
 
 // performanceProfiles names those of the cluster, which nobody here uses.

@@ -192,12 +192,11 @@ func (r *overviewReconciler) Reconcile(ctx context.Context, _ reconcile.Request)
 	if err := r.cluster.List(ctx, &profiles, client.InNamespace(tunedv1.Namespace)); err != nil {
 		return again, err
 	}
-	standing, operand := &tunedv1.Tuned{}, &appsv1.DaemonSet{}
-	if has, err := found(r.cluster.Get(ctx, client.ObjectKey{Namespace: tunedv1.Namespace, Name: tunedv1.DefaultName}, standing)); err != nil {
+	standing, err := cachedDefault(ctx, r.cluster)
+	if err != nil {
 		return again, err
-	} else if !has {
-		standing = nil
 	}
+	operand := &appsv1.DaemonSet{}
 	if has, err := found(r.cluster.Get(ctx, client.ObjectKey{Namespace: tunedv1.Namespace, Name: operandName}, operand)); err != nil {
 		return again, err
 	} else if !has {
