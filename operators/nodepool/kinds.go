@@ -20,7 +20,7 @@ import (
 // Kinds of manifests, as APIVERSION KIND.
 const (
 	tunedKind              = "tuned.openshift.io/v1 Tuned"
-	performanceProfileKind = "performance.openshift.io/v2 PerformanceProfile"
+	performanceProfileKind = v2.APIVersion + " " + v2.Kind
 	kubeletConfigKind      = "machineconfiguration.openshift.io/v1 KubeletConfig"
 	machineConfigKind      = "machineconfiguration.openshift.io/v1 MachineConfig"
 )

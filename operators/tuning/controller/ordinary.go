@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	v2 "workload.openshift.io/operators/api/performance/v2"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/tuning"
@@ -33,7 +34,7 @@ import (
 const wholeCluster = ""
 
 // performanceProfileKind is another operator's, which may have left its definition.
-var performanceProfileKind = schema.GroupVersionKind{Group: "performance.openshift.io", Version: "v2", Kind: "PerformanceProfile"}
+var performanceProfileKind = schema.FromAPIVersionAndKind(v2.APIVersion, v2.Kind)
 
 // ordinaryReconciler reads the Tuneds that users of an ordinary cluster write there, and keeps the Tuned default.
 type ordinaryReconciler struct {
