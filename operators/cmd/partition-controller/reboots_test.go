@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -18,8 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/component-base/cli"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,47 +87,27 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// start starts a companion with the rights of its ServiceAccounts.
+// start starts a companion with the rights of its ServiceAccounts. The one in the hosted cluster may be empty.
 func (s *site) start(name, hosted string) *testenv.Process {
 	s.Helper()
-	data, err := os.ReadFile(filepath.Join(companiontest.Base(name), "config.yaml"))
-	s.do(err)
-	text := strings.ReplaceAll(string(data), "operandImage: partition-tuned", "operandImage: "+s.image)
-	path := filepath.Join(s.TempDir(), "config.yaml")
-	s.do(os.WriteFile(path, []byte(text), 0o600))
-	config, err := configv1alpha1.Read(path, "partition-"+name)
-	s.do(err)
+	installed := &companiontest.Installed{ControlPlane: s.home, Name: name, Namespace: "partition-" + name}
+	config := installed.Configuration(s.T)
+	config.Settings.Raw = bytes.ReplaceAll(config.Settings.Raw, []byte("registry.example.com/partition-tuned"), []byte(s.image))
 	ports, err := testenv.FreePorts(3)
 	s.do(err)
 	for n, endpoint := range []*configv1alpha1.Endpoint{&config.Webhook, &config.Metrics, &config.Health} {
 		endpoint.BindAddress = fmt.Sprintf("127.0.0.1:%d", ports[n])
 	}
 	config.Parts = []configv1alpha1.Part{configv1alpha1.Controllers}
-	config.Certificates.Names = []string{"127.0.0.1"}
-	config.LeaderElection.LeaseDuration.Duration = 6 * time.Second
-	config.LeaderElection.RenewDeadline.Duration = 4 * time.Second
-	config.LeaderElection.RetryPeriod.Duration = 500 * time.Millisecond
-	config.ForeignManagerPeriod.Duration = 300 * time.Millisecond
-	config.ClientConnection.Kubeconfig = s.kubeconfig(s.home, "partition-"+name, "partition-controller")
+	config.ClientConnection.Kubeconfig = installed.Identity(s.T, "partition-controller")
 	if hosted != "" {
-		config.HostedConnection.Kubeconfig = s.kubeconfig(s.hosted, "partition-"+name, hosted)
+		config.HostedConnection.Kubeconfig = (&companiontest.Installed{ControlPlane: s.hosted, Namespace: installed.Namespace}).Identity(s.T, hosted)
 	}
-	data, err = yaml.Marshal(config)
+	data, err := yaml.Marshal(config)
 	s.do(err)
+	path := filepath.Join(s.TempDir(), "config.yaml")
 	s.do(os.WriteFile(path, data, 0o600))
 	return testenv.Run(s.T, "partition-controller", "--config="+path, "-v=2")
-}
-
-func (s *site) kubeconfig(in *testenv.ControlPlane, namespace, account string) string {
-	s.Helper()
-	config := clientcmdapi.NewConfig()
-	config.Clusters["test"] = &clientcmdapi.Cluster{Server: in.Config.Host, CertificateAuthorityData: in.Config.CAData}
-	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Token: (&companiontest.Installed{ControlPlane: in}).Token(s.T, namespace, account, nil)}
-	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
-	config.CurrentContext = "test"
-	path := filepath.Join(s.TempDir(), "kubeconfig")
-	s.do(clientcmd.WriteToFile(*config, path))
-	return path
 }
 
 // operands has the operand of each node do its part: apply the Profile, and report what it computes.

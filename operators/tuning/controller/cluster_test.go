@@ -22,8 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
@@ -98,47 +96,27 @@ func (p *pair) replica() *testenv.Process {
 	}
 	settings.OperandImage = "registry.example.com/partition-tuned"
 	settings.Patience.Duration, settings.PodPeriod.Duration = 3*time.Second, time.Second
-	data, err := os.ReadFile(filepath.Join(companiontest.Base(base), "config.yaml"))
-	p.do(err)
-	path := filepath.Join(t.TempDir(), "config.yaml")
-	p.do(os.WriteFile(path, []byte(strings.ReplaceAll(string(data), "operandImage: partition-tuned", "operandImage: registry.example.com/partition-tuned")), 0o600))
-	config, err := configv1alpha1.Read(path, namespace)
-	p.do(err)
+	installed := &companiontest.Installed{ControlPlane: p.home.ControlPlane, Name: base, Namespace: namespace}
+	if !p.ordinary() {
+		installed.Hosted = p.hosted
+	}
+	config := installed.Configuration(t)
 	ports, err := testenv.FreePorts(3)
 	p.do(err)
 	for n, endpoint := range []*configv1alpha1.Endpoint{&config.Webhook, &config.Metrics, &config.Health} {
 		endpoint.BindAddress = fmt.Sprintf("127.0.0.1:%d", ports[n])
 	}
 	config.Parts = []configv1alpha1.Part{configv1alpha1.Controllers}
-	config.Certificates.Names = []string{"127.0.0.1"}
-	config.LeaderElection.LeaseDuration.Duration = 6 * time.Second
-	config.LeaderElection.RenewDeadline.Duration = 4 * time.Second
-	config.LeaderElection.RetryPeriod.Duration = 500 * time.Millisecond
-	config.ForeignManagerPeriod.Duration = 300 * time.Millisecond
-	config.ClientConnection.Kubeconfig = p.kubeconfig(p.home, "partition-controller")
-	if !p.ordinary() {
-		config.HostedConnection.Kubeconfig = p.kubeconfig(p.hosted, "tuning")
-	}
+	config.ClientConnection.Kubeconfig = installed.Identity(t, "partition-controller")
 	config.Settings.Raw, err = json.Marshal(settings)
 	p.do(err)
-	data, err = yaml.Marshal(config)
+	data, err := yaml.Marshal(config)
 	p.do(err)
+	path := filepath.Join(t.TempDir(), "config.yaml")
 	p.do(os.WriteFile(path, data, 0o600))
 	process := testenv.Run(t, "partition-controller", "--config="+path, "-v=2")
 	t.Cleanup(func() { p.home.FreeLease(t) })
 	return process
-}
-
-func (p *pair) kubeconfig(in *companiontest.Installed, account string) string {
-	p.Helper()
-	config := clientcmdapi.NewConfig()
-	config.Clusters["test"] = &clientcmdapi.Cluster{Server: in.Config.Host, CertificateAuthorityData: in.Config.CAData}
-	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Token: in.Token(p.T, namespace, account, nil)}
-	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
-	config.CurrentContext = "test"
-	path := filepath.Join(p.TempDir(), "kubeconfig")
-	p.do(clientcmd.WriteToFile(*config, path))
-	return path
 }
 
 func (p *pair) do(err error) {

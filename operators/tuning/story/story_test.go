@@ -90,12 +90,12 @@ func (s *story) do(err error) {
 	}
 }
 
-// kubeconfig is that of a ServiceAccount, with a token of the pod if there is one.
-func (s *story) kubeconfig(in *companiontest.Installed, namespace, account string, pod *corev1.Pod) string {
+// kubeconfig is that of the operand, with the token of a pod.
+func (s *story) kubeconfig(pod *corev1.Pod) string {
 	s.Helper()
 	config := clientcmdapi.NewConfig()
-	config.Clusters["test"] = &clientcmdapi.Cluster{Server: in.Config.Host, CertificateAuthorityData: in.Config.CAData}
-	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Token: in.Token(s.T, namespace, account, pod)}
+	config.Clusters["test"] = &clientcmdapi.Cluster{Server: s.hosted.Config.Host, CertificateAuthorityData: s.hosted.Config.CAData}
+	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Token: s.hosted.Token(s.T, tunedv1.Namespace, "tuned", pod)}
 	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
 	config.CurrentContext = "test"
 	path := filepath.Join(s.TempDir(), "kubeconfig")
@@ -106,22 +106,18 @@ func (s *story) kubeconfig(in *companiontest.Installed, namespace, account strin
 // controllers starts the companion.
 func (s *story) controllers() *testenv.Process {
 	s.Helper()
-	path := filepath.Join(s.TempDir(), "config.yaml")
-	data, err := os.ReadFile(filepath.Join(companiontest.Base("tuning"), "config.yaml"))
-	s.do(err)
-	s.do(os.WriteFile(path, []byte(strings.ReplaceAll(string(data), "operandImage: partition-tuned", "operandImage: registry.example.com/partition-tuned")), 0o600))
-	config, err := configv1alpha1.Read(path, namespace)
-	s.do(err)
+	config := s.home.Configuration(s.T)
 	ports, err := testenv.FreePorts(3)
 	s.do(err)
 	for n, endpoint := range []*configv1alpha1.Endpoint{&config.Webhook, &config.Metrics, &config.Health} {
 		endpoint.BindAddress = fmt.Sprintf("127.0.0.1:%d", ports[n])
 	}
 	config.Parts = []configv1alpha1.Part{configv1alpha1.Controllers}
-	config.ClientConnection.Kubeconfig = s.kubeconfig(s.home, namespace, "partition-controller", nil)
-	config.HostedConnection.Kubeconfig = s.kubeconfig(s.hosted, namespace, "tuning", nil)
-	data, err = yaml.Marshal(config)
+	config.ClientConnection.Kubeconfig = s.home.Identity(s.T, "partition-controller")
+	config.HostedConnection.Kubeconfig = s.hosted.Identity(s.T, "tuning")
+	data, err := yaml.Marshal(config)
 	s.do(err)
+	path := filepath.Join(s.TempDir(), "config.yaml")
 	s.do(os.WriteFile(path, data, 0o600))
 	return testenv.Run(s.T, "partition-controller", "--config="+path, "-v=2")
 }
@@ -204,7 +200,7 @@ func TestASysctlFromTheManagementClusterToAKernel(t *testing.T) {
 	// From a ConfigMap to the kernel.
 	s.configure("32768")
 	controllers := s.controllers()
-	operand := s.Kernel.Run(t, "tuned", s.kubeconfig(s.hosted, tunedv1.Namespace, "tuned", pod))
+	operand := s.Kernel.Run(t, "tuned", s.kubeconfig(pod))
 	s.Eventually(t, "32768", 30*time.Second)
 	s.applied(30 * time.Second)
 	s.do(s.hosted.Client.Get(t.Context(), client.ObjectKey{Namespace: tunedv1.Namespace, Name: hostedName}, &tunedv1.Tuned{}))
