@@ -128,7 +128,7 @@ func (r Requested) refuse(argument string) string {
 	return fmt.Sprintf("the profile %s has %s", r.profile, shown(same[0].text))
 }
 
-// shown is a text of a node in a message: no control characters, and no more than fits.
+// shown is how a message has somebody else's text: without control characters, and cut if it is long.
 func shown(text string) string {
 	const longest = 120
 	if len(text) > longest {

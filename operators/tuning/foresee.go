@@ -106,7 +106,8 @@ func Foresee(pool string, before Standing, tuneds []tunedv1.Tuned, p *performanc
 	return b, nil
 }
 
-// foretold are the arguments that a pool has if each that is computed is what it was. Those without a value of before are left out.
+// foretold returns the arguments that a pool gets if nodes compute what they did before. It leaves out a computed one that was not there
+// before.
 func foretold(requested Requested, before []string) (arguments []string) {
 	used := map[int]bool{}
 	for _, t := range requested.templates {

@@ -31,7 +31,7 @@ func Hosted(tuned *tunedv1.Tuned, pool string) *tunedv1.Tuned {
 		},
 		Spec: *tuned.Spec.DeepCopy(),
 	}
-	// A copy keeps annotations that its source has lost, since they may be somebody else's. This one is always said.
+	// A copy keeps annotations that its source has lost, since they may be somebody else's. This one is always written.
 	maps.Copy(hosted.Annotations, tuned.Annotations)
 	maps.Copy(hosted.Labels, tuned.Labels)
 	hosted.Labels[tunedv1.NodePoolNameLabel] = pool

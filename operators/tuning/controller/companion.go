@@ -4,7 +4,8 @@
 // reads the Tuneds of each NodePool there, and keeps Tuneds, Profiles and the operand in the hosted cluster as these say. In an
 // ordinary cluster it has that cluster alone, and reads the Tuneds that users write there.
 //
-// Of a hosted cluster it takes nothing from the hosted cluster but which nodes are there, and their labels. A Tuned or a Profile there is output.
+// From a hosted cluster it takes only which nodes are there, their labels and those of their pods, and what their operands report. A
+// Tuned there, and all of a Profile but its status, is output.
 package controller
 
 import (

@@ -30,7 +30,7 @@ import (
 	"workload.openshift.io/operators/tuning"
 )
 
-// wholeCluster is what an ordinary cluster has in the place of NodePools: all of its nodes, for pools.
+// wholeCluster takes the place of a NodePool's name in an ordinary cluster: all of its nodes are one pool.
 const wholeCluster = ""
 
 // performanceProfileKind is another operator's, which may have left its definition.

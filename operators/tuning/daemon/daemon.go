@@ -236,8 +236,8 @@ func (d *Daemon) step(ctx context.Context, now time.Time) time.Duration {
 	return wait
 }
 
-// waits reports whether what is wanted waits for the node's next boot. Of a Profile that this node has reported about in an earlier
-// boot, this is the next one.
+// waits reports whether what is wanted waits for the node's next boot. If the node reported about the Profile in an earlier boot,
+// this is the next one.
 func (d *Daemon) waits() bool {
 	if hashOf(d.desired) == "" || d.booted && len(d.desired.Status.Conditions) > 0 {
 		return false
@@ -245,7 +245,7 @@ func (d *Daemon) waits() bool {
 	return tuning.Deferred(deferral(d.desired), d.held.Profile, d.desired.Spec.Config.TunedProfile)
 }
 
-// notes notes that a Profile was taken in this boot.
+// notes records that a Profile was taken in this boot.
 func (d *Daemon) notes(ctx context.Context) {
 	if err := d.files.taken(d.BootID); err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "Noting the boot failed: a deferred profile may be applied before the next one")

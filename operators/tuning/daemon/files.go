@@ -75,7 +75,7 @@ func (f files) read() (Record, error) {
 	return record, nil
 }
 
-// booted reports whether no Profile was taken yet since the node has booted, and removes what an earlier boot has left: the kernel's
+// booted reports whether no Profile was taken since the node booted, and removes what an earlier boot has left: the kernel's
 // values are its own again, and nothing of it is to be undone.
 func (f files) booted(id string) (bool, error) {
 	data, err := os.ReadFile(f.boot())
@@ -90,7 +90,7 @@ func (f files) booted(id string) (bool, error) {
 	return true, f.clear(true)
 }
 
-// taken notes that a Profile was taken in this boot.
+// taken records that a Profile was taken in this boot.
 func (f files) taken(id string) error {
 	if err := os.MkdirAll(f.run, 0o700); err != nil {
 		return err

@@ -220,7 +220,7 @@ const (
 	ConditionDegraded = "Degraded"
 )
 
-// ReasonDeferred is why a profile is not applied that waits for the node's next boot.
+// ReasonDeferred is the reason of a profile that is not applied because it waits for the node's next boot.
 const ReasonDeferred = "Deferred"
 
 // ProfileStatus is what a node's operand says. Only it may write this.
