@@ -24,7 +24,8 @@ func (n Node) safe(need Need, item Item, rest []Item) bool {
 			zones = append(zones, z)
 		}
 	}
-	if slices.ContainsFunc(zones, func(z Zone) bool { return fits(together(item, rest), z.Available) }) {
+	all := together(item, rest)
+	if slices.ContainsFunc(zones, func(z Zone) bool { return fits(all, z.Available) }) {
 		return true
 	}
 	if n.shares(item) {
