@@ -30,9 +30,20 @@ const (
 // IsStale reports whether the exporter has not written for too long. Something that no exporter of ours wrote has no
 // annotation, and is stale.
 func IsStale(annotations map[string]string, now time.Time) bool {
-	at, err := time.Parse(time.RFC3339, annotations[HeartbeatAnnotation])
-	return err != nil || now.Sub(at) > Stale
+	return IsOld(HeartbeatOf(annotations), now)
 }
+
+// HeartbeatOf reads the annotation. It is the zero time if there is none that can be read.
+func HeartbeatOf(annotations map[string]string) time.Time {
+	at, err := time.Parse(time.RFC3339, annotations[HeartbeatAnnotation])
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// IsOld is IsStale for what HeartbeatOf returned.
+func IsOld(heartbeat, now time.Time) bool { return now.Sub(heartbeat) > Stale }
 
 // RefreshMode says when an exporter writes what has changed.
 type RefreshMode string

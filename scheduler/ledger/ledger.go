@@ -41,11 +41,12 @@ const releaseLimit = time.Minute
 // account is that of one node.
 type account struct {
 	mutex sync.Mutex
-	// report is what the node last reported, and err why that says nothing.
-	report *v1alpha2.NodeResourceTopology
-	node   alignment.Node
-	err    error
-	pods   map[types.UID]*entry
+	// report is what the node last reported, heartbeat when it was begun, and err why it says nothing.
+	report    *v1alpha2.NodeResourceTopology
+	heartbeat time.Time
+	node      alignment.Node
+	err       error
+	pods      map[types.UID]*entry
 	// ghosts are pods that went before a report showed them. A kubelet may still have them.
 	ghosts map[types.UID]*entry
 	// released is when the last pod has gone that the report shows; zero if the report is later.
@@ -87,7 +88,7 @@ func (l *Ledger) SetReport(report *v1alpha2.NodeResourceTopology) {
 	a := l.account(report.Name)
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	a.report = report
+	a.report, a.heartbeat = report, numaresources.HeartbeatOf(report.Annotations)
 	a.node, a.err = alignment.Read(report)
 	for _, e := range a.pods {
 		e.need = a.node.Needed(e.pod)
@@ -100,7 +101,7 @@ func (l *Ledger) RemoveReport(node string) {
 	a := l.account(node)
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	a.report, a.node, a.err = nil, alignment.Node{}, nil
+	a.report, a.heartbeat, a.node, a.err = nil, time.Time{}, alignment.Node{}, nil
 	a.changed()
 }
 
@@ -148,7 +149,7 @@ func (a *account) remove(uid types.UID, deleted bool, now time.Time) {
 		case e.shown:
 			a.released = now
 		case deleted && !ended(e.pod) && a.report != nil:
-			e.gone, _ = heartbeat(a.report)
+			e.gone = a.heartbeat
 			a.ghosts[uid] = e
 		}
 	}
@@ -157,21 +158,13 @@ func (a *account) remove(uid types.UID, deleted bool, now time.Time) {
 
 func (a *account) changed() { a.others, a.reduced = nil, nil }
 
-func heartbeat(report *v1alpha2.NodeResourceTopology) (time.Time, bool) {
-	at, err := time.Parse(time.RFC3339, report.Annotations[numaresources.HeartbeatAnnotation])
-	return at, err == nil
-}
-
 // settle finds out which pods the report shows. A report that was begun later than a pod started shows it, since a kubelet gives a pod
 // what it needs before it says that the pod has started; both times are of the node's clock, in whole seconds. A report shows
 // exactly the pods of its fingerprint, too, if it came after them: one that was there before may be about an earlier pod of the name.
 func (a *account) settle() {
 	a.changed()
-	if a.report == nil || a.err != nil {
-		return
-	}
-	at, ok := heartbeat(a.report)
-	if !ok {
+	at := a.heartbeat
+	if a.report == nil || a.err != nil || at.IsZero() {
 		return
 	}
 	waiting := false
@@ -256,7 +249,7 @@ func (a *account) unknown(now time.Time) error {
 	switch {
 	case a.report == nil:
 		return fmt.Errorf("the node has reported no NUMA nodes")
-	case numaresources.IsStale(a.report.Annotations, now):
+	case numaresources.IsOld(a.heartbeat, now):
 		return fmt.Errorf("the node's report of NUMA nodes is older than %s", numaresources.Stale)
 	}
 	return a.err
