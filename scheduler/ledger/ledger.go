@@ -375,8 +375,3 @@ func (l *Ledger) Report(node string) *v1alpha2.NodeResourceTopology {
 	}
 	return a.reduced
 }
-
-// Stale reports whether a report is too old to rely upon.
-func Stale(report *v1alpha2.NodeResourceTopology, now time.Time) bool {
-	return numaresources.IsStale(report.Annotations, now)
-}

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/scheduler-plugins/pkg/noderesourcetopology"
 	nrtcache "sigs.k8s.io/scheduler-plugins/pkg/noderesourcetopology/cache"
 
+	"workload.openshift.io/operators/numaresources"
 	"workload.openshift.io/operators/numaresources/alignment"
 	"workload.openshift.io/scheduler/ledger"
 )
@@ -258,7 +259,7 @@ func both(old, new runtime.Object) (*v1alpha2.NodeResourceTopology, *v1alpha2.No
 
 // isLate reports whether a report had become stale before the next one.
 func isLate(was, is *v1alpha2.NodeResourceTopology) bool {
-	return ledger.Stale(was, time.Now()) && !ledger.Stale(is, time.Now())
+	return numaresources.IsStale(was.Annotations, time.Now()) && !numaresources.IsStale(is.Annotations, time.Now())
 }
 
 // scored is the cache that upstream's Score reads.
