@@ -40,6 +40,8 @@ type Node struct {
 	PodScope bool
 	// Zones are the node's, by number.
 	Zones []Zone
+	// given are the resources that the kubelet gives by zones.
+	given map[corev1.ResourceName]bool
 }
 
 // The policies of the topology manager under which a kubelet refuses pods.
@@ -59,7 +61,7 @@ func Read(topology *v1alpha2.NodeResourceTopology) (Node, error) {
 	if !known {
 		return Node{}, fmt.Errorf("it is not known how the kubelet runs: %s", cmp.Or(string(kubelet.Unknown), "the report has no policy"))
 	}
-	node := Node{Policy: kubelet.TopologyManagerPolicy, PodScope: kubelet.TopologyManagerScope == "pod"}
+	node := Node{Policy: kubelet.TopologyManagerPolicy, PodScope: kubelet.TopologyManagerScope == "pod", given: map[corev1.ResourceName]bool{}}
 	for _, zone := range topology.Zones {
 		if zone.Type != numaresources.ZoneType {
 			continue
@@ -68,6 +70,7 @@ func Read(topology *v1alpha2.NodeResourceTopology) (Node, error) {
 		for _, r := range zone.Resources {
 			name := corev1.ResourceName(r.Name)
 			z.Capacity[name], z.Allocatable[name], z.Available[name] = r.Capacity.Value(), r.Allocatable.Value(), r.Available.Value()
+			node.given[name] = true
 		}
 		node.Zones = append(node.Zones, z)
 	}
@@ -81,12 +84,7 @@ func Read(topology *v1alpha2.NodeResourceTopology) (Node, error) {
 // its memory manager, if the policy of that is Static, refuses a pod whose memory would then be where it may not be
 // (pkg/kubelet/cm/memorymanager/policy_static.go, Allocate).
 func (n Node) Refuses() bool {
-	return n.Policy == PolicyRestricted || n.Policy == PolicySingleNUMANode || n.has(corev1.ResourceMemory)
-}
-
-// has reports whether the kubelet gives a resource by zones.
-func (n Node) has(name corev1.ResourceName) bool {
-	return slices.ContainsFunc(n.Zones, func(z Zone) bool { _, ok := z.Allocatable[name]; return ok })
+	return n.Policy == PolicyRestricted || n.Policy == PolicySingleNUMANode || n.given[corev1.ResourceMemory]
 }
 
 // isMemory reports whether a resource is the memory manager's.
@@ -167,7 +165,7 @@ func (n Node) Needed(pod *corev1.Pod) Need {
 func (n Node) aligned(guaranteed bool, requests corev1.ResourceList) Amounts {
 	amounts := Amounts{}
 	for name, q := range requests {
-		if q.IsZero() || !n.has(name) {
+		if q.IsZero() || !n.given[name] {
 			continue
 		}
 		switch {
