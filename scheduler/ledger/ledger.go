@@ -51,9 +51,17 @@ type account struct {
 	ghosts map[types.UID]*entry
 	// released is when the last pod has gone that the report shows; zero if the report is later.
 	released time.Time
-	// others and shown are computed from the pods, and reduced from all; nil if that is still to be done.
+	// others are computed from the pods, and reduced from all; nil if that is still to be done.
 	others  *alignment.Others
 	reduced *v1alpha2.NodeResourceTopology
+	// last is what was last found out about a pod that comes to these others; nil if nothing was.
+	last *answer
+}
+
+// answer is what a node lacks for a need; nil if nothing.
+type answer struct {
+	need alignment.Need
+	lack *alignment.Lack
 }
 
 // entry is a pod on a node.
@@ -156,7 +164,7 @@ func (a *account) remove(uid types.UID, deleted bool, now time.Time) {
 	a.settle()
 }
 
-func (a *account) changed() { a.others, a.reduced = nil, nil }
+func (a *account) changed() { a.others, a.reduced, a.last = nil, nil, nil }
 
 // settle finds out which pods the report shows. A report that was begun later than a pod started shows it, since a kubelet gives a pod
 // what it needs before it says that the pod has started; both times are of the node's clock, in whole seconds. A report shows
@@ -244,6 +252,14 @@ func (a *account) unreported() alignment.Others {
 	return others
 }
 
+// check checks a need among the node's pods. It remembers the last answer, since pods that come together are mostly alike.
+func (a *account) check(need alignment.Need) *alignment.Lack {
+	if a.last == nil || !a.last.need.Equal(need) {
+		a.last = &answer{need, a.node.Check(need, a.unreported())}
+	}
+	return a.last.lack
+}
+
 // unknown says why a node's report cannot be relied upon.
 func (a *account) unknown(now time.Time) error {
 	switch {
@@ -307,17 +323,19 @@ func (l *Ledger) Check(pod *corev1.Pod, node string, here []*corev1.Pod) *Refusa
 			unreported = true
 		}
 	}
-	if len(leaving) == 0 {
-		if lack := a.node.Check(need, others); lack != nil {
-			return &Refusal{Lack: lack}
-		}
-		return nil
+	var lack *alignment.Lack
+	switch {
+	case len(leaving) > 0 && (unreported || a.awaitsRelease(l.Now())):
+		// Pods are to be evicted for this one: only where it is certain that it has room then.
+		lack = &alignment.Lack{Reason: alignment.Unreported}
+	case len(leaving) > 0:
+		lack = a.node.CheckWithout(need, others, staying, leaving)
+	case come:
+		lack = a.node.Check(need, others)
+	default:
+		lack = a.check(need)
 	}
-	// Pods are to be evicted for this one: only where it is certain that it has room then.
-	if unreported || a.awaitsRelease(l.Now()) {
-		return &Refusal{Lack: &alignment.Lack{Reason: alignment.Unreported}}
-	}
-	if lack := a.node.CheckWithout(need, others, staying, leaving); lack != nil {
+	if lack != nil {
 		return &Refusal{Lack: lack}
 	}
 	return nil

@@ -240,6 +240,37 @@ func TestLedger(t *testing.T) {
 			w.pod("nominated", 4)
 			return w.check(w.pod("a", 1), "nominated")
 		}, "Unreported"},
+		{"what was found out of a node counts no more once a pod has come", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 0))
+			if got := w.check(w.pod("b", 1)); got != "" {
+				return "at first " + got
+			}
+			w.ledger.SetPod(w.pod("a", 4), "node")
+			return w.check(w.pod("b", 1), "a")
+		}, "Unreported"},
+		{"nor once a report has come", func(w *world) string {
+			w.ledger.SetReport(w.report(0, 0))
+			if got := w.check(w.pod("a", 1)); got != "NoZone" {
+				return "at first " + got
+			}
+			w.ledger.SetReport(w.report(4, 0))
+			return w.check(w.pod("a", 1))
+		}, ""},
+		{"nor for a pod that needs more", func(w *world) string {
+			w.ledger.SetReport(w.report(2, 0))
+			if got := w.check(w.pod("a", 2)); got != "" {
+				return "at first " + got
+			}
+			return w.check(w.pod("b", 3))
+		}, "NoZone"},
+		{"nor among pods that come first", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 0))
+			if got := w.check(w.pod("a", 1)); got != "" {
+				return "at first " + got
+			}
+			w.pod("nominated", 4)
+			return w.check(w.pod("a", 1), "nominated")
+		}, "Unreported"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := test.do(newWorld(false)); got != test.want {

@@ -121,6 +121,14 @@ type Need struct {
 // Any reports whether there is anything to align.
 func (n Need) Any() bool { return len(n.Items) > 0 }
 
+// Equal reports whether another need is the same.
+func (n Need) Equal(other Need) bool {
+	same := func(a, b Item) bool {
+		return a.Container == b.Container && a.Held == b.Held && maps.Equal(a.Amounts, b.Amounts)
+	}
+	return slices.EqualFunc(n.Items, other.Items, same) && slices.EqualFunc(n.Starts, other.Starts, same)
+}
+
 // Needed returns what a pod needs of the zones of this node.
 func (n Node) Needed(pod *corev1.Pod) Need {
 	guaranteed := pod.Status.QOSClass == corev1.PodQOSGuaranteed
