@@ -3,7 +3,6 @@
 package plugin
 
 import (
-	"slices"
 	"strconv"
 	"sync"
 
@@ -40,13 +39,16 @@ func (s *scores) set(node string, report *v1alpha2.NodeResourceTopology, asks st
 // asks says what a pod asks for, as far as scores depend on it. It is empty for a pod that asks for more than CPUs and memory.
 func asks(pod *corev1.Pod) string {
 	text := []byte(pod.Status.QOSClass)
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		cpu, memory := c.Resources.Requests[corev1.ResourceCPU], c.Resources.Requests[corev1.ResourceMemory]
-		if len(c.Resources.Requests) > 2 || len(c.Resources.Requests) == 2 && (cpu.IsZero() || memory.IsZero()) || c.RestartPolicy != nil {
-			return ""
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			cpu, memory := c.Resources.Requests[corev1.ResourceCPU], c.Resources.Requests[corev1.ResourceMemory]
+			if len(c.Resources.Requests) > 2 || len(c.Resources.Requests) == 2 && (cpu.IsZero() || memory.IsZero()) || c.RestartPolicy != nil {
+				return ""
+			}
+			text = strconv.AppendInt(append(text, ' '), cpu.MilliValue(), 10)
+			text = strconv.AppendInt(append(text, ' '), memory.Value(), 10)
 		}
-		text = strconv.AppendInt(append(text, ' '), cpu.MilliValue(), 10)
-		text = strconv.AppendInt(append(text, ' '), memory.Value(), 10)
 	}
 	text = append(text, ' ')
 	return string(strconv.AppendInt(text, int64(len(pod.Spec.InitContainers)), 10))
