@@ -11,6 +11,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
@@ -41,6 +42,8 @@ type Plugin struct {
 	framework.Plugin
 	scores framework.ScorePlugin
 	known  scores
+	// compared are the reports that isNews was last asked about.
+	compared atomic.Pointer[compared]
 	*shared
 }
 
@@ -232,14 +235,27 @@ func (p *Plugin) isNews(_ klog.Logger, _ *corev1.Pod, old, new any) (framework.Q
 	if !okBefore || !okAfter {
 		return framework.Queue, nil
 	}
-	was, is, err := both(before, after)
-	if err != nil {
-		return framework.Queue, err
+	c := p.compared.Load()
+	if c == nil || c.before != before || c.after != after {
+		was, is, err := both(before, after)
+		if err != nil {
+			return framework.Queue, err
+		}
+		c = &compared{before, after, was, is, equality.Semantic.DeepEqual(was.Zones, is.Zones) && equality.Semantic.DeepEqual(was.Attributes, is.Attributes)}
+		p.compared.Store(c)
 	}
-	if equality.Semantic.DeepEqual(was.Zones, is.Zones) && equality.Semantic.DeepEqual(was.Attributes, is.Attributes) && !isLate(was, is) && !p.ledger.Waits(is.Name) {
+	if c.same && !isLate(c.was, c.is) && !p.ledger.Waits(c.is.Name) {
 		return framework.QueueSkip, nil
 	}
 	return framework.Queue, nil
+}
+
+// compared are two reports of a node as the scheduler has read them, and whether they say the same but for the heartbeat. The scheduler
+// asks about the same two for each pod that waits.
+type compared struct {
+	before, after runtime.Object
+	was, is       *v1alpha2.NodeResourceTopology
+	same          bool
 }
 
 func both(old, new runtime.Object) (*v1alpha2.NodeResourceTopology, *v1alpha2.NodeResourceTopology, error) {
