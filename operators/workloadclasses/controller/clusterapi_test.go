@@ -75,7 +75,7 @@ func newClusterAPIWorld(t testing.TB, replicas, minimum int) *world {
 			t.Fatal(err)
 		}
 	}
-	w.run(program, "--kubeconfig="+w.Kubeconfig, "-v=1")
+	testenv.RunFile(t, program, "--kubeconfig="+w.Kubeconfig, "-v=1")
 	infrastructure := func(kind string) map[string]any {
 		return map[string]any{"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": kind, "name": "test"}
 	}

@@ -11,10 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -72,8 +70,8 @@ func newWorld(t testing.TB, replicas, minimum int) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.run(scheduler, "--kubeconfig="+w.Kubeconfig, "--leader-elect=false", "--authentication-skip-lookup", fmt.Sprintf("--secure-port=%d", ports[0]), "--bind-address=127.0.0.1", "--cert-dir="+t.TempDir())
-	w.run(program, "--kubeconfig="+w.Kubeconfig, "-v=1")
+	testenv.RunFile(t, scheduler, "--kubeconfig="+w.Kubeconfig, "--leader-elect=false", "--authentication-skip-lookup", fmt.Sprintf("--secure-port=%d", ports[0]), "--bind-address=127.0.0.1", "--cert-dir="+t.TempDir())
+	testenv.RunFile(t, program, "--kubeconfig="+w.Kubeconfig, "-v=1")
 	for _, name := range []string{machineNamespace, "ci-op-x"} {
 		if err := w.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
@@ -124,39 +122,6 @@ func (w *world) installMachines() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-}
-
-// run starts a program that ends with the test.
-func (w *world) run(program string, arguments ...string) {
-	w.t.Helper()
-	log, err := os.Create(filepath.Join(w.t.TempDir(), filepath.Base(program)+".log"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	command := exec.Command(program, arguments...)
-	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	started, ended := make(chan error), make(chan struct{})
-	go func() {
-		runtime.LockOSThread() // the kernel ends a process with the thread that started it
-		err := command.Start()
-		started <- err
-		if err == nil {
-			_ = command.Wait()
-		}
-		close(ended)
-	}()
-	if err := <-started; err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() {
-		_ = command.Process.Kill()
-		<-ended
-		if text, err := os.ReadFile(log.Name()); err == nil && w.t.Failed() {
-			w.t.Logf("%s: %s", program, text[max(0, len(text)-3000):])
-		}
-		log.Close()
-	})
 }
 
 func (w *world) create(kind, version string, spec map[string]any) {

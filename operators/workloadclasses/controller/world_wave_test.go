@@ -103,7 +103,7 @@ func (w *world) evictByTaint() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.run(manager, "--kubeconfig="+w.Kubeconfig, "--controllers=taint-eviction-controller,node-lifecycle-controller", "--node-monitor-grace-period=2h", "--node-startup-grace-period=2h", "--leader-elect=false", fmt.Sprintf("--secure-port=%d", ports[0]), "--bind-address=127.0.0.1", "--cert-dir="+w.t.TempDir())
+	testenv.RunFile(w.t, manager, "--kubeconfig="+w.Kubeconfig, "--controllers=taint-eviction-controller,node-lifecycle-controller", "--node-monitor-grace-period=2h", "--node-startup-grace-period=2h", "--leader-elect=false", fmt.Sprintf("--secure-port=%d", ports[0]), "--bind-address=127.0.0.1", "--cert-dir="+w.t.TempDir())
 }
 
 // A disruption budget keeps a DaemonSet's pod from eviction, and the taint takes it all the same. One that tolerates
