@@ -3,7 +3,6 @@
 package controller
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -233,11 +232,6 @@ func (w *world) start(change func(*Settings)) *testenv.Process {
 	text, err := json.Marshal(settings)
 	if err != nil {
 		w.t.Fatal(err)
-	}
-	// companiontest decodes all settings of a package into one value, in which what is left out stays.
-	text = append(bytes.TrimSuffix(text, []byte("}")), fmt.Sprintf(`,"roomPercent":%d}`, settings.RoomPercent)...)
-	if settings.RoomPercent != 0 {
-		text, _ = json.Marshal(settings)
 	}
 	process := w.Start(w.t, func(config *configv1alpha1.ControllerConfiguration) { config.Settings.Raw = text })
 	w.RouteWebhooks(w.t)
