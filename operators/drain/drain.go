@@ -60,7 +60,7 @@ func (d Drainer) Left(ctx context.Context, node string) ([]corev1.Pod, error) {
 		return nil, errors.Join(errs...)
 	}
 	if len(errs) > 0 {
-		return nil, &UndrainableError{Node: node, Pods: errors.Join(errs...)}
+		return nil, &UndrainableError{node: node, pods: errors.Join(errs...)}
 	}
 	return pods.Pods(), nil
 }
@@ -132,12 +132,12 @@ func (d daemonSets) Get(ctx context.Context, name string, options metav1.GetOpti
 
 // UndrainableError says that a node has pods that nobody would bring back.
 type UndrainableError struct {
-	Node string
-	Pods error
+	node string
+	pods error
 }
 
 func (e *UndrainableError) Error() string {
-	return fmt.Sprintf("node %s cannot be drained: %v", e.Node, e.Pods)
+	return fmt.Sprintf("node %s cannot be drained: %v", e.node, e.pods)
 }
 
 // Evict asks for the eviction of the pods that are left, and returns them. A pod that its

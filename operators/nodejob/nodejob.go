@@ -34,9 +34,9 @@ type Jobs struct {
 	Container string
 }
 
-// NodeLabel on a Job has the UID of its node. KindLabel says what the Job does.
-func (j Jobs) NodeLabel() string { return j.Group + "/node-uid" }
-func (j Jobs) KindLabel() string { return j.Group + "/job" }
+// nodeLabel on a Job has the UID of its node. kindLabel says what the Job does.
+func (j Jobs) nodeLabel() string { return j.Group + "/node-uid" }
+func (j Jobs) kindLabel() string { return j.Group + "/job" }
 
 // NodeAnnotation on a Job has the name of its node, which may be too long for a label.
 func (j Jobs) NodeAnnotation() string { return j.Group + "/node" }
@@ -68,7 +68,7 @@ type Job struct {
 // Create creates a Job for a node. That it is there already is no error. It goes with the Node, so that it never runs on
 // another one of the same name.
 func (j Jobs) Create(ctx context.Context, node *corev1.Node, job Job) error {
-	labels := map[string]string{j.KindLabel(): job.Kind, j.NodeLabel(): string(node.UID)}
+	labels := map[string]string{j.kindLabel(): job.Kind, j.nodeLabel(): string(node.UID)}
 	annotations := map[string]string{j.NodeAnnotation(): node.Name}
 	if job.Operation != "" {
 		annotations[j.operationAnnotation()] = job.Operation

@@ -31,8 +31,8 @@ type Holder struct {
 
 func (h Holder) known() bool { return h.Operation != "" && h.Node != "" }
 
-// Is reports whether it is an operation of a companion.
-func (h Holder) Is(owner, operation string) bool {
+// is reports whether it is an operation of a companion.
+func (h Holder) is(owner, operation string) bool {
 	return h.Operation == operation && h.OwnedBy(owner)
 }
 
@@ -87,12 +87,12 @@ func (h Holders) Add(holder Holder, max int) (Holders, error) {
 
 // Has reports whether an operation of a companion holds the lock.
 func (h Holders) Has(owner, operation string) bool {
-	return slices.ContainsFunc(h, func(other Holder) bool { return other.Is(owner, operation) })
+	return slices.ContainsFunc(h, func(other Holder) bool { return other.is(owner, operation) })
 }
 
 // Remove returns the holders without an operation of a companion.
 func (h Holders) Remove(owner, operation string) Holders {
-	return slices.DeleteFunc(slices.Clone(h), func(other Holder) bool { return other.Is(owner, operation) })
+	return slices.DeleteFunc(slices.Clone(h), func(other Holder) bool { return other.is(owner, operation) })
 }
 
 // HoldersOf returns who holds the lock that a Lease stands for. If that cannot be read, nobody may
