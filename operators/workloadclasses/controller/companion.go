@@ -64,11 +64,7 @@ func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) compan
 		cached[&nodev1.RuntimeClass{}] = cache.ByObject{}
 	}
 	if config.Runs(configv1alpha1.Controllers) {
-		classed, err := labels.NewRequirement(workloadclasses.ClassLabel, selection.Exists, nil)
-		if err != nil {
-			panic(err) // it is the same each time
-		}
-		cached[&corev1.Pod{}] = cache.ByObject{Label: labels.NewSelector().Add(*classed), Transform: stripPod}
+		cached[&corev1.Pod{}] = cache.ByObject{Label: podsWhoseClass(selection.Exists), Transform: stripPod}
 	}
 	return companion.Needs{Home: companion.Access{
 		Cache:   cached,
@@ -78,6 +74,15 @@ func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) compan
 			Taints:      []string{workloadclasses.AvoidTaint, workloadclasses.BlockTaint, workloadclasses.EvictTaint},
 		},
 	}}
+}
+
+// podsWhoseClass selects pods that have a class, or that have none.
+func podsWhoseClass(is selection.Operator) labels.Selector {
+	requirement, err := labels.NewRequirement(workloadclasses.ClassLabel, is, nil)
+	if err != nil {
+		panic(err) // it is the same each time
+	}
+	return labels.NewSelector().Add(*requirement)
 }
 
 func init() { ctrlmetrics.Registry.MustRegister(metrics.Set.Metrics...) }

@@ -7,12 +7,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"workload.openshift.io/operators/workloadclasses"
 	"workload.openshift.io/operators/workloadclasses/metrics"
 )
 
@@ -41,7 +39,7 @@ func (m *missed) count(ctx context.Context) error {
 	config := m.rules.current.Load()
 	counts := map[string]float64{}
 	var pods corev1.PodList
-	options := &client.ListOptions{LabelSelector: classless, Limit: 500}
+	options := &client.ListOptions{LabelSelector: podsWhoseClass(selection.DoesNotExist), Limit: 500}
 	for {
 		if err := m.live.List(ctx, &pods, options); err != nil {
 			return err
@@ -60,12 +58,3 @@ func (m *missed) count(ctx context.Context) error {
 	}
 	return nil
 }
-
-// classless selects pods without a class.
-var classless = func() labels.Selector {
-	none, err := labels.NewRequirement(workloadclasses.ClassLabel, selection.DoesNotExist, nil)
-	if err != nil {
-		panic(err) // it is the same each time
-	}
-	return labels.NewSelector().Add(*none)
-}()
