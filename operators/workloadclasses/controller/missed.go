@@ -38,9 +38,9 @@ func (m *missed) Start(ctx context.Context) error {
 func (m *missed) count(ctx context.Context) error {
 	config := m.rules.current.Load()
 	counts := map[string]float64{}
-	var pods corev1.PodList
 	options := &client.ListOptions{LabelSelector: podsWhoseClass(selection.DoesNotExist), Limit: 500}
 	for {
+		var pods corev1.PodList
 		if err := m.live.List(ctx, &pods, options); err != nil {
 			return err
 		}
