@@ -6,7 +6,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -192,7 +191,7 @@ func (a *admin) image() string {
 }
 
 // passing are kinds whose objects come and go by themselves.
-var passing = []string{"events", "events.events.k8s.io", "componentstatuses", "leases.coordination.k8s.io/kube-node-lease"}
+var passing = []string{"events", "events.events.k8s.io", "componentstatuses"}
 
 // everything is each object of the cluster, and what a Node has.
 func (a *admin) everything() map[string]bool {
@@ -212,7 +211,7 @@ func (a *admin) everything() map[string]bool {
 	}
 	object := a.Object(a.T)
 	for kind, keys := range map[string]map[string]string{"label": object.Labels, "annotation": object.Annotations} {
-		for key := range maps.Keys(keys) {
+		for key := range keys {
 			// kube-controller-manager's, which comes when it likes.
 			if key != "node.alpha.kubernetes.io/ttl" {
 				all[kind+" of the node "+key] = true
@@ -456,10 +455,20 @@ func aPoolIsTuned(a *admin) (end func()) {
 		}
 	})
 	// Without a profile of its own the node would get that of all nodes, which sets some 25 sysctls of this host.
-	tuned := func(name, sysctls string, priority int) string {
-		return fmt.Sprintf("    apiVersion: tuned.openshift.io/v1\n    kind: Tuned\n    metadata: {name: %[1]s, namespace: openshift-cluster-node-tuning-operator}\n    spec:\n      profile:\n      - name: %[1]s\n        data: |\n          [main]\n          summary=%[1]s\n%[2]s      recommend: [{priority: %[3]d, profile: %[1]s}]\n", name, sysctls, priority)
-	}
-	a.source("tuned-pool-a", `hypershift.openshift.io/tuned-config: "true"`, "  tuning: |\n"+tuned("sample", "          [sysctl]\n          kernel.printk_ratelimit_burst=11\n", 5))
+	a.source("tuned-pool-a", `hypershift.openshift.io/tuned-config: "true"`, `  tuning: |
+    apiVersion: tuned.openshift.io/v1
+    kind: Tuned
+    metadata: {name: sample, namespace: openshift-cluster-node-tuning-operator}
+    spec:
+      profile:
+      - name: sample
+        data: |
+          [main]
+          summary=sample
+          [sysctl]
+          kernel.printk_ratelimit_burst=11
+      recommend: [{priority: 5, profile: sample}]
+`)
 	a.kubectl("label", "node", a.Name, "hypershift.openshift.io/nodePool=pool-a")
 	tunes := func(what string) {
 		a.Helper()
