@@ -298,7 +298,7 @@ func (s *Situation) Obstacle(o Operation) Obstacle {
 	case s.Set.Minimum == nil:
 		return Obstacle{NoAutoscaler, fmt.Sprintf("set %s has no autoscaler, which would scale it up again", s.Set.Name)}
 	case s.Set.Replicas <= *s.Set.Minimum:
-		return Obstacle{AtMinimum, fmt.Sprintf("set %s has no more than its minimum of %d", s.Set.Name, *s.Set.Minimum)}
+		return Obstacle{AtMinimum, fmt.Sprintf("set %s is at or below its minimum of %d", s.Set.Name, *s.Set.Minimum)}
 	}
 	return s.Set.Obstacle
 }

@@ -103,7 +103,7 @@ func TestLedger(t *testing.T) {
 			w.ledger.SetPod(w.pod("a", 4), "node")
 			return w.check(w.pod("b", 1), "a")
 		}, "Unreported"},
-		{"one that does not come after all counts no more", func(w *world) string {
+		{"one that does not come after all no longer counts", func(w *world) string {
 			w.ledger.SetReport(w.report(4, 0))
 			w.ledger.SetPod(w.pod("a", 4), "node")
 			w.ledger.RemovePod("a", "node", false)

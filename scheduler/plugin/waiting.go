@@ -23,8 +23,8 @@ type waiting struct {
 	news  bool
 }
 
-// At most so many pods are looked at again at one time, which is no more often than this: others must get their turn, and so must the
-// rest of the scheduler.
+// againMost is how many pods, at most, are looked at again at once, and againPeriod the least time between two such looks: other pods must get their
+// turn, and so must the rest of the scheduler.
 const (
 	againMost   = 128
 	againPeriod = 200 * time.Millisecond

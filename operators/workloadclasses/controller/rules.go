@@ -64,7 +64,7 @@ func (r *rules) Start(ctx context.Context) error {
 		before := r.current.Load()
 		if err := r.load(); err != nil {
 			if problem != err.Error() {
-				logger.Error(err, "Keeping the rules of before")
+				logger.Error(err, "Keeping the previous rules")
 			}
 			problem = err.Error()
 			metrics.RulesInvalid.Set(1)

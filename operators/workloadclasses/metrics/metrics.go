@@ -14,7 +14,7 @@ import (
 var (
 	RulesInvalid = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "workloadclasses_rules_invalid",
-		Help: "1 while the rules file has a mistake, and the rules of before are used.",
+		Help: "1 while the rules file has a mistake and the previous rules stay in use.",
 	})
 	Pods = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "workloadclasses_pods_total",
