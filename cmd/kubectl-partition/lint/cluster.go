@@ -25,7 +25,7 @@ func (l *linter) namespace(o *object) error {
 	maps.Copy(n.Annotations, o.metadata.Annotations)
 	maps.Copy(n.labels, o.metadata.Labels)
 	for _, key := range slices.Sorted(maps.Keys(n.Annotations)) {
-		path := annotationPath(nil, key)
+		path := annotationPath(key)
 		switch workloadType, stale := staleType(key, n.Annotations[key]); {
 		case key == partition.AllowedAnnotation:
 			for _, name := range partition.ParseTypes(n.Annotations[key]) {
@@ -112,7 +112,7 @@ func (l *linter) allowedUnbounded(o *object) error {
 	for _, workloadType := range partition.ParseTypes(n.Annotations[partition.AllowedAnnotation]) {
 		cores := v1.ResourceName(v1.DefaultResourceRequestsPrefix + partition.CoresResource(workloadType))
 		if partition.ValidateType(workloadType) == nil && !slices.ContainsFunc(n.Quotas, func(q *v1.ResourceQuota) bool { _, ok := q.Spec.Hard[cores]; return ok }) {
-			l.find(o, allowedUnbounded, Note, fmt.Sprintf("it allows the type %q, and no quota here bounds %s", workloadType, cores), nil, annotationPath(nil, partition.AllowedAnnotation)...)
+			l.find(o, allowedUnbounded, Note, fmt.Sprintf("it allows the type %q, and no quota here bounds %s", workloadType, cores), nil, annotationPath(partition.AllowedAnnotation)...)
 		}
 	}
 	return nil

@@ -225,7 +225,7 @@ func (l *linter) identify(o *object) (usable bool, err error) {
 	if o.Kind != "Namespace" {
 		o.Namespace = cmp.Or(named.Metadata.Namespace, l.Options.Namespace)
 	}
-	usable = l.hasStrings(o, o.json, func(key string) []string { return annotationPath(nil, key) })
+	usable = l.hasStrings(o, o.json, annotationPath)
 	if usable && o.isWorkload() && len(o.pods.metadata) > 1 {
 		usable = l.hasStrings(o, o.templateJSON(), o.annotation)
 	}
@@ -262,10 +262,8 @@ func (l *linter) hasStrings(o *object, data json.RawMessage, path func(key strin
 	return ok
 }
 
-// annotationPath returns the path of an annotation of what a path leads to.
-func annotationPath(path []string, key string) []string {
-	return append(path[:len(path):len(path)], "metadata", "annotations", key)
-}
+// annotationPath returns the path of an annotation of an object itself.
+func annotationPath(key string) []string { return []string{"metadata", "annotations", key} }
 
 // find adds a finding at a path in an object.
 func (l *linter) find(o *object, rule string, level Level, message string, fixes []change, path ...string) {

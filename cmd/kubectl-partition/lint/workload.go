@@ -127,11 +127,11 @@ func (l *linter) aboveTemplate(o *object) {
 		_, stale := staleType(key, o.metadata.Annotations[key])
 		switch {
 		case stale || strings.HasPrefix(key, partition.TargetPrefix):
-			l.find(o, misplacedAnnotation, Warning, fmt.Sprintf("the annotation %s does nothing here; it belongs on the pod template, %s.annotations", key, strings.Join(o.pods.metadata, ".")), nil, annotationPath(nil, key)...)
+			l.find(o, misplacedAnnotation, Warning, fmt.Sprintf("the annotation %s does nothing here; it belongs on the pod template, %s.annotations", key, strings.Join(o.pods.metadata, ".")), nil, annotationPath(key)...)
 		case key == partition.AllowedAnnotation:
-			l.find(o, misplacedAnnotation, Warning, fmt.Sprintf("the annotation %s does nothing here; it belongs on the namespace", key), nil, annotationPath(nil, key)...)
+			l.find(o, misplacedAnnotation, Warning, fmt.Sprintf("the annotation %s does nothing here; it belongs on the namespace", key), nil, annotationPath(key)...)
 		default:
-			l.unknown(o, key, annotationPath(nil, key))
+			l.unknown(o, key, annotationPath(key))
 		}
 	}
 }
@@ -269,10 +269,10 @@ func (l *linter) ofNamespace(o *object, n *namespace, target partition.Target, a
 	var fixes []change
 	// An annotation that lists other types is a decision against this one.
 	if decision.Reason == partition.ReasonNamespaceNotAnnotated {
-		fixes = []change{{object: n.object, path: annotationPath(nil, partition.AllowedAnnotation), value: target.Type, list: true}}
+		fixes = []change{{object: n.object, path: annotationPath(partition.AllowedAnnotation), value: target.Type, list: true}}
 	}
 	message := decision.Message()
-	if file, line := n.object.at(annotationPath(nil, partition.AllowedAnnotation)...); file != "" {
+	if file, line := n.object.at(annotationPath(partition.AllowedAnnotation)...); file != "" {
 		message = fmt.Sprintf("%s; namespace %q is at %s:%d", message, o.Namespace, file, line)
 	}
 	l.find(o, string(decision.Reason), levelOf(decision), message, fixes, at...)
