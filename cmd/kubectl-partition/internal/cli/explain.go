@@ -130,7 +130,7 @@ func (e *explainOptions) Validate() error {
 
 // Run implements options.
 func (e *explainOptions) Run(ctx context.Context) error {
-	objects, err := e.objects(e.args)
+	objects, err := e.objects()
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (e *explainOptions) Run(ctx context.Context) error {
 
 // objects reads the objects that are named, or that are in files, as far as the client knows
 // their kinds.
-func (e *explainOptions) objects(args []string) (objects []runtime.Object, err error) {
+func (e *explainOptions) objects() (objects []runtime.Object, err error) {
 	namespace, enforce, err := e.cluster.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, err
@@ -180,8 +180,8 @@ func (e *explainOptions) objects(args []string) (objects []runtime.Object, err e
 	// What is in files need not be of a kind that the cluster has.
 	fromFiles := len(e.args) == 0
 	builder := resource.NewBuilder(e.cluster).Unstructured().LocalParam(fromFiles).NamespaceParam(namespace).DefaultNamespace().FilenameParam(enforce, &e.files).Flatten()
-	if len(args) > 0 {
-		builder = builder.ResourceNames("pods", args...)
+	if !fromFiles {
+		builder = builder.ResourceNames("pods", e.args...)
 	}
 	infos, err := builder.Do().Infos()
 	if err != nil {
@@ -391,18 +391,17 @@ func printExplanation(w io.Writer, e *explain.Explanation, most int) {
 		line("Container", "%s originally asked for cpu: %s", c.Name, text)
 	}
 	for i, zone := range e.Zones {
-		switch {
-		case i >= most:
+		if i >= most {
 			line("NUMA nodes", "and %d more nodes; -o wide lists all", len(e.Zones)-i)
+			break
+		}
+		switch {
 		case zone.Enough:
 			line("NUMA nodes", "node %s has a zone with room", zone.Node)
 		case zone.Zone != "":
 			line("NUMA nodes", "node %s: zone %s lacks %s of %s", zone.Node, zone.Zone, zone.Missing, zone.Resource)
 		default:
 			line("NUMA nodes", "node %s: %s", zone.Node, zone.Why)
-		}
-		if i >= most {
-			break
 		}
 	}
 	if e.Outcome != partition.Partitioned {
