@@ -12,22 +12,12 @@ import (
 	"time"
 )
 
-// or returns the first reason.
-func or(reasons ...string) string {
-	for _, reason := range reasons {
-		if reason != "" {
-			return reason
-		}
-	}
-	return ""
-}
-
 func has(program string) bool {
 	_, err := exec.LookPath(program)
 	return err == nil
 }
 
-// matches reports whether a line of a file does.
+// matches returns what a line of a file matches, and nil if none does.
 func matches(file, line string) []string {
 	text, _ := os.ReadFile(file) // another system may have none
 	return regexp.MustCompile(`(?m)^` + line + `$`).FindStringSubmatch(string(text))

@@ -92,10 +92,7 @@ func (r *run) run() error {
 	}
 	if r.prints != "" {
 		r.target = "test-all"
-		if err := r.lane(append([]part{binaries}, append(r.checks(), r.nodes()...)...), nil); err != nil {
-			return err
-		}
-		return nil
+		return r.lane(slices.Concat([]part{binaries}, r.checks(), r.nodes()), nil)
 	}
 	var err error
 	if r.unremembered, err = r.forgotten(); err != nil {
@@ -128,7 +125,7 @@ func (r *run) run() error {
 		return err
 	}
 	for _, l := range r.leaves() {
-		r.skipped(part{name: l.name}, fmt.Sprintf("%s; make test-all or make %s runs it", l.because, l.target), "LEFT", "make "+l.target)
+		r.skipped(l.name, fmt.Sprintf("%s; make test-all or make %s runs it", l.because, l.target), "LEFT", "make "+l.target)
 	}
 	r.summarize()
 	if r.only.String() != "" && !r.asked {
@@ -218,7 +215,7 @@ func (r *run) lane(parts []part, await func() error) error {
 		}
 		if p.unless != nil {
 			if why := p.unless(r); why != "" {
-				r.skipped(p, why, "SKIPPED", why)
+				r.skipped(p.name, why, "SKIPPED", why)
 				continue
 			}
 		}
@@ -419,14 +416,14 @@ func (r *run) stops(stop bool) bool {
 }
 
 // skipped says that a part does not run.
-func (r *run) skipped(p part, why, kind, short string) {
+func (r *run) skipped(name, why, kind, short string) {
 	switch {
 	case r.prints == "MISSING":
-		fmt.Println(p.name)
+		fmt.Println(name)
 	case r.prints == "":
-		r.selects(p.name)
-		r.record(p.name, "skipped: "+why, 0, r.release, "-")
-		r.say(kind, p.name, short)
+		r.selects(name)
+		r.record(name, "skipped: "+why, 0, r.release, "-")
+		r.say(kind, name, short)
 	}
 }
 

@@ -2,6 +2,8 @@
 
 package main
 
+import "cmp"
+
 // part is what make does for one of its targets. Its name is in results, in PART and in a version's table.
 type part struct {
 	name string
@@ -53,7 +55,7 @@ func (r *run) checks() []part {
 // nodes are the parts that need a node, or its binaries.
 func (r *run) nodes() []part {
 	noNode := func(r *run) string { return r.noNode }
-	noVM := func(r *run) string { return or(r.noNode, r.noVM) }
+	noVM := func(r *run) string { return cmp.Or(r.noNode, r.noVM) }
 	vm := func(name string, args ...string) part { return part{name: name, args: args, unless: noVM, alone: true} }
 	parts := []part{{name: "companions against a control plane", args: append([]string{"operators-test"}, r.short()...), unless: noNode}}
 	if r.target == "test" {
@@ -61,7 +63,7 @@ func (r *run) nodes() []part {
 			part{name: "companions on a real node", args: []string{"operators-e2e", "SHORT=-short"}, unless: noNode},
 			// Without OLDER, no binaries of older releases are built.
 			part{name: "end-to-end tests on a real node", args: []string{"e2e", "OLDER=", "SHORT=-short"}, unless: noNode},
-			part{name: "virtual machine: core", args: []string{"e2e-vm-core"}, alone: true, unless: func(r *run) string { return or(r.noNode, noTime(r), r.noVM) }},
+			part{name: "virtual machine: core", args: []string{"e2e-vm-core"}, alone: true, unless: func(r *run) string { return cmp.Or(r.noNode, noTime(r), r.noVM) }},
 		)
 	}
 	return append(parts,
@@ -74,11 +76,11 @@ func (r *run) nodes() []part {
 		// All of conformance takes more than an hour. These are the specs that a kubelet decides about: of those of
 		// nodes, all but the serial ones of NoExecuteTaintManager, and those that wait four minutes for nothing to happen.
 		part{name: "conformance of nodes", args: []string{"conformance-compare", `FOCUS=\[sig-node\].*\[Conformance\]`, `SKIP=NoExecuteTaintManager|should \*not\* be restarted`},
-			unless: func(r *run) string { return or(r.noNode, noConformance()) }},
+			unless: func(r *run) string { return cmp.Or(r.noNode, noConformance()) }},
 		part{name: "workload classes while calls of the API fail", args: []string{"operators-classes"}, unless: noNode},
 		part{name: "companions on a real node", args: []string{"operators-e2e"}, unless: noNode},
-		part{name: "the console of cpupolicy in a browser", args: []string{"operators-browser"}, unless: func(r *run) string { return or(r.noNode, noBrowser()) }},
-		part{name: "the companions' Helm chart", args: []string{"operators-chart-test"}, unless: func(r *run) string { return r.noNode }},
+		part{name: "the console of cpupolicy in a browser", args: []string{"operators-browser"}, unless: func(r *run) string { return cmp.Or(r.noNode, noBrowser()) }},
+		part{name: "the companions' Helm chart", args: []string{"operators-chart-test"}, unless: noNode},
 		// By the first letters of its tests, so that none is left out. Without OLDER, the unpatched kubelet does not run
 		// there: it takes minutes, only to be compared with ours.
 		vm("virtual machine: the suite, A-N", "e2e-vm", "E2E_RUN=^TestSuite$$", "E2E_SUITE=^Test[A-N]", "OLDER="),
