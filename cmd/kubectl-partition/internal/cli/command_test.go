@@ -39,7 +39,7 @@ func TestWorkOfANodeIsRefusedElsewhere(t *testing.T) {
 func TestKubectlCompletesThePlugin(t *testing.T) {
 	kubectl := os.Getenv("TEST_ASSET_KUBECTL")
 	if kubectl == "" {
-		t.Skip("TEST_ASSET_KUBECTL does not name a kubectl")
+		t.Skip("TEST_ASSET_KUBECTL does not name a kubectl; make e2e-plugin sets it")
 	}
 	script, code, said := run("completion kubectl")
 	if code != 0 {
