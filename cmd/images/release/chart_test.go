@@ -102,8 +102,14 @@ func unpacked(t *testing.T, path string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return untarred(t, stream)
+}
+
+// untarred returns the files of a tar archive by their names.
+func untarred(t *testing.T, from io.Reader) map[string]string {
+	t.Helper()
 	files := map[string]string{}
-	for archive := tar.NewReader(stream); ; {
+	for archive := tar.NewReader(from); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return files

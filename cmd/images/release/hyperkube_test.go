@@ -3,13 +3,13 @@
 package release
 
 import (
-	"archive/tar"
 	"bytes"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
@@ -35,22 +35,8 @@ func TestHyperkubeHasTheForksTestsCompressed(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer stream.Close()
-		var found []byte
-		for archive := tar.NewReader(stream); ; {
-			header, err := archive.Next()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if header.Name == "usr/bin/k8s-tests-ext.gz" {
-				if found, err = io.ReadAll(archive); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		compressed, err := gzip.NewReader(bytes.NewReader(found))
+		found := untarred(t, stream)["usr/bin/k8s-tests-ext.gz"]
+		compressed, err := gzip.NewReader(strings.NewReader(found))
 		if err != nil {
 			t.Fatalf("%s: %d bytes: %v", platform, len(found), err)
 		}
