@@ -82,10 +82,10 @@ func verifyImages(ctx context.Context, dir string, table io.Writer) error {
 		return err
 	}
 	for _, image := range manifest.Manifests {
-		named := image.Annotations[oci.RefName]
 		if !image.MediaType.IsIndex() {
-			continue // a chart has no program
+			continue // a chart has no program, and neither has what is attached to images
 		}
+		named := image.Annotations[oci.RefName]
 		below, err := index.ImageIndex(image.Digest)
 		if err != nil {
 			return fmt.Errorf("image %s: %w", named, err)

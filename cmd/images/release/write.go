@@ -386,10 +386,7 @@ func (w *writer) image(ctx context.Context, to layout.Path, image Image) error {
 			return err
 		}
 		bills[digest.String()] = written.Bytes()
-		if err := w.file(filepath.Join(sbomDir, own+".cdx.json"), func(to io.Writer) error {
-			_, err := to.Write(written.Bytes())
-			return err
-		}); err != nil {
+		if err := os.WriteFile(filepath.Join(w.dir, sbomDir, own+".cdx.json"), written.Bytes(), 0o644); err != nil {
 			return err
 		}
 		tag, err := name.NewTag(reference + ":" + Tag(w.Version))
@@ -428,10 +425,7 @@ func (w *writer) image(ctx context.Context, to layout.Path, image Image) error {
 	if err := w.attest(to, named, index, built, origin.Bytes(), bills); err != nil {
 		return fmt.Errorf("attestations: %w", err)
 	}
-	return w.file(filepath.Join(provenanceDir, image.Name+".intoto.json"), func(to io.Writer) error {
-		_, err := to.Write(origin.Bytes())
-		return err
-	})
+	return os.WriteFile(filepath.Join(w.dir, provenanceDir, image.Name+".intoto.json"), origin.Bytes(), 0o644)
 }
 
 // attest attaches what the key signs to an image: that it is ours, from what it was made, and for each platform what is
