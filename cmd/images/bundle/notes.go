@@ -39,7 +39,9 @@ func effects() []effect {
 }
 
 //go:embed notes.md.tmpl
-var notesTemplate string
+var notesText string
+
+var notesTemplate = template.Must(template.New(notesFile).Funcs(template.FuncMap{"join": strings.Join}).Parse(notesText))
 
 // notes returns the notes of a version as Markdown. Trailers are values of Release-Note, in the order of the commits.
 func (s source) notes(version string, trailers []note) (string, error) {
@@ -57,12 +59,8 @@ func (s source) notes(version string, trailers []note) (string, error) {
 			return "", fmt.Errorf("commit %s: trailer %q: want \"%s: EFFECT: a sentence\", with the effect action, changed, new or fixed", trailer.Commit, noteTrailer+": "+trailer.Text, noteTrailer)
 		}
 	}
-	parsed, err := template.New(notesFile).Funcs(template.FuncMap{"join": strings.Join}).Parse(notesTemplate)
-	if err != nil {
-		return "", err
-	}
 	var text strings.Builder
-	err = parsed.Execute(&text, map[string]any{"Version": version, "Previous": s.previous, "Releases": s.releases, "Effects": found})
+	err := notesTemplate.Execute(&text, map[string]any{"Version": version, "Previous": s.previous, "Releases": s.releases, "Effects": found})
 	return text.String(), err
 }
 
