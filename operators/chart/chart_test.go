@@ -81,7 +81,7 @@ func values(t *testing.T, text string) map[string]any {
 	return result
 }
 
-// render returns the objects that Helm renders.
+// rendered returns the objects that Helm renders.
 func rendered(t *testing.T, dir string, values map[string]any) ([]*unstructured.Unstructured, error) {
 	t.Helper()
 	chart, err := loader.Load(dir)

@@ -17,10 +17,10 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// The Go package of the configuration, and that of each companion's settings, below the module operators.
+// The module operators, and its Go package of the configuration. Each companion's settings are in its own controller.
 const (
-	configPackage = "workload.openshift.io/operators/api/config/v1alpha1"
 	modulePath    = "workload.openshift.io/operators"
+	configPackage = modulePath + "/api/config/v1alpha1"
 )
 
 // configurations returns the schema of each companion's configuration, by its name. Like a CRD's, it comes from the Go

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -239,7 +240,7 @@ func (p *part) open(object, common map[string]any) (condition string, err error)
 	// choose replaces a field by a value of the whole chart, whose default is what the manifests have. All must agree.
 	choose := func(of map[string]any, field, value string) {
 		have, given := common[value]
-		if given && !equal(have, of[field]) {
+		if given && !reflect.DeepEqual(have, of[field]) {
 			err = fmt.Errorf("%s is %v, and elsewhere %v, so one value of the chart cannot stand for both", field, of[field], have)
 		}
 		common[value] = of[field]
@@ -312,8 +313,6 @@ var (
 	kept = regexp.MustCompile(`(?m)^ *` + regexp.QuoteMeta(policy) + `: keep\n`)
 	// configuration is the name that kustomize gives the ConfigMap.
 	configuration = regexp.MustCompile(`^configuration-[a-z0-9]{10}$`)
-	// short is an image that no node can have.
-	short = regexp.MustCompile(`^registry\.invalid/(.*)$`)
 )
 
 // replace returns a value with expressions where texts name the configuration or an image.
@@ -331,9 +330,10 @@ func (p *part) replace(value any) any {
 		if configuration.MatchString(value) {
 			return "configuration-" + p.expression("include \"configuration\" %s | sha256sum | trunc 10", p.configuration())
 		}
-		if image := short.FindStringSubmatch(value); image != nil {
-			p.images[image[1]] = true
-			return p.expression("include \"image\" (list . %q)", image[1])
+		// No node can have an image of this registry.
+		if image, ok := strings.CutPrefix(value, "registry.invalid/"); ok {
+			p.images[image] = true
+			return p.expression("include \"image\" (list . %q)", image)
 		}
 	}
 	return value
@@ -361,7 +361,7 @@ func (p *part) configuration() string {
 func quoted(value any) string {
 	data, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // it was read of a file
+		panic(err) // it was read from a file
 	}
 	return strconv.Quote(string(data))
 }
@@ -375,18 +375,9 @@ func imagesOf(parts []*part) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-func equal(a, b any) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
-}
-
 // valuesOf returns what the chart is installed with if the user chooses nothing.
 func valuesOf(parts []*part, common map[string]any) map[string]any {
-	values, hosted := map[string]any{}, map[string]any{}
-	for name, value := range common {
-		values[name] = value
-	}
+	values, hosted := maps.Clone(common), map[string]any{}
 	values["hosted"] = hosted
 	for _, p := range parts {
 		of := map[string]any{"enabled": false}
@@ -400,18 +391,12 @@ func valuesOf(parts []*part, common map[string]any) map[string]any {
 		if p.certManager != nil {
 			of["certManager"] = false
 		}
-		config := map[string]any{}
-		for field, value := range p.config {
-			if !slices.Contains(fixed, field) {
-				config[field] = value
-			}
-		}
+		config := maps.Clone(p.config)
+		maps.DeleteFunc(config, func(field string, _ any) bool { return slices.Contains(fixed, field) })
 		if settings, ok := config["settings"].(map[string]any); ok {
-			for name := range settings {
-				if strings.HasSuffix(name, "Image") {
-					delete(settings, name) // the chart knows it
-				}
-			}
+			settings = maps.Clone(settings)
+			maps.DeleteFunc(settings, func(name string, _ any) bool { return strings.HasSuffix(name, "Image") }) // the chart knows it
+			config["settings"] = settings
 		}
 		of["config"] = config
 		for name, text := range p.texts {
