@@ -58,6 +58,9 @@ type Partition struct {
 	CPUSet *string `json:"cpuset"`
 }
 
+// TopologyManagerPolicies are the kubelet's.
+var TopologyManagerPolicies = []string{"none", "best-effort", "restricted", "single-numa-node"}
+
 // Node is the validated configuration of the nodes of one role. Validate makes it.
 type Node struct {
 	// Role is a DNS-1123 label.
@@ -124,8 +127,8 @@ func Validate(c NodeConfiguration, host *topology.Topology) (nodes []Node, warni
 	if policies := []string{"none", "static"}; c.CPUManagerPolicy != "" && !slices.Contains(policies, c.CPUManagerPolicy) {
 		errs = append(errs, field.NotSupported(field.NewPath("cpuManagerPolicy"), c.CPUManagerPolicy, policies))
 	}
-	if policies := []string{"none", "best-effort", "restricted", "single-numa-node"}; c.TopologyManagerPolicy != "" && !slices.Contains(policies, c.TopologyManagerPolicy) {
-		errs = append(errs, field.NotSupported(field.NewPath("topologyManagerPolicy"), c.TopologyManagerPolicy, policies))
+	if c.TopologyManagerPolicy != "" && !slices.Contains(TopologyManagerPolicies, c.TopologyManagerPolicy) {
+		errs = append(errs, field.NotSupported(field.NewPath("topologyManagerPolicy"), c.TopologyManagerPolicy, TopologyManagerPolicies))
 	}
 	for i, part := range c.Host {
 		path := field.NewPath("host").Index(i)

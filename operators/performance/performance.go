@@ -90,8 +90,8 @@ func Render(p v2.PerformanceProfile) (Rendered, field.ErrorList) {
 	policy := ""
 	if p.Spec.NUMA != nil {
 		policy = p.Spec.NUMA.TopologyPolicy
-		if policies := []string{"none", "best-effort", "restricted", "single-numa-node"}; policy != "" && !slices.Contains(policies, policy) {
-			errs = append(errs, field.NotSupported(spec.Child("numa", "topologyPolicy"), policy, policies))
+		if policy != "" && !slices.Contains(nodefiles.TopologyManagerPolicies, policy) {
+			errs = append(errs, field.NotSupported(spec.Child("numa", "topologyPolicy"), policy, nodefiles.TopologyManagerPolicies))
 		}
 	}
 	hints := ptr.Deref(p.Spec.WorkloadHints, v2.WorkloadHints{})

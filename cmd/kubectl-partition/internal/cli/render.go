@@ -100,7 +100,7 @@ Exit codes:
 		"target":                  completions,
 		"host":                    parts,
 		"cpu-manager-policy":      {"none", "static"},
-		"topology-manager-policy": {"none", "best-effort", "restricted", "single-numa-node"},
+		"topology-manager-policy": nodefiles.TopologyManagerPolicies,
 		"system-cpus":             nil,
 		"butane-variant":          slices.Sorted(maps.Keys(render.Variants)),
 		"type":                    {"management"},
