@@ -26,12 +26,11 @@ func TypeMeta(kind string) metav1.TypeMeta { return result.TypeMeta(kind) }
 // Format is the value of the flag -o. The zero value prints a table.
 type Format string
 
-// The formats that all commands have.
+// The formats that all commands have, besides the table.
 const (
-	Table Format = ""
-	Wide  Format = "wide"
-	JSON  Format = "json"
-	YAML  Format = "yaml"
+	Wide Format = "wide"
+	JSON Format = "json"
+	YAML Format = "yaml"
 )
 
 // Flag adds -o to a command, with its completion. Some commands have further formats.
