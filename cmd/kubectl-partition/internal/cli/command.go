@@ -64,7 +64,8 @@ func steps(o options) func(*cobra.Command, []string) error {
 	}
 }
 
-// flagsAlone has the steps of a command that takes no arguments, and whose flags are independent.
+// flagsAlone has the steps of a command that takes no arguments, and whose flags are independent. One that takes some
+// has its own Complete.
 type flagsAlone struct{}
 
 func (flagsAlone) Complete(*cobra.Command, []string) error { return nil }

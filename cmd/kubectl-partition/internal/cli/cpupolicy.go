@@ -425,6 +425,7 @@ func printPolicy(w io.Writer, n policyclient.Node) {
 
 // force has the options of commands that take something away from a node.
 type force struct {
+	flagsAlone
 	*companion
 	node string
 	yes  bool
@@ -441,9 +442,6 @@ func (f *force) Complete(_ *cobra.Command, args []string) error {
 	f.node = args[0]
 	return nil
 }
-
-// Validate implements options.
-func (f *force) Validate() error { return nil }
 
 // unlockOptions are about the node that loses the lock.
 type unlockOptions struct{ force }
