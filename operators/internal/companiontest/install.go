@@ -195,7 +195,7 @@ func (i *Installed) Configuration(t testing.TB) *configv1alpha1.ControllerConfig
 	config.LeaderElection.RetryPeriod.Duration = 500 * time.Millisecond
 	config.ForeignManagerPeriod.Duration = 300 * time.Millisecond
 	if i.Hosted != nil {
-		config.HostedConnection.Kubeconfig = i.Hosted.identity(t, i.Name)
+		config.HostedConnection.Kubeconfig = i.Hosted.Identity(t, i.Name)
 	}
 	return config
 }
@@ -214,11 +214,11 @@ func (i *Installed) kubeconfig(t testing.TB, account string) string {
 		}
 		return nil
 	})
-	return i.identity(t, account)
+	return i.Identity(t, account)
 }
 
-// identity returns a kubeconfig of a ServiceAccount in the companion's namespace.
-func (i *Installed) identity(t testing.TB, account string) string {
+// Identity returns a kubeconfig of a ServiceAccount in the companion's namespace.
+func (i *Installed) Identity(t testing.TB, account string) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
 	config.Clusters["test"] = &clientcmdapi.Cluster{Server: i.Config.Host, CertificateAuthorityData: i.Config.CAData}
