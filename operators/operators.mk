@@ -91,10 +91,10 @@ operators-lifecycle: build $(GOTESTSUM) operators-images ## Install the companio
 # What has passed with the same programs and manifests is not run again, except with FRESH=1; it is noted in
 # _output/operators/passed.
 .PHONY: operators-e2e-vm
-operators-e2e-vm: build $(GOTESTSUM) vm-packages operators-images $(CLUSTER) $(PLUGIN) ## Run the companions' end-to-end tests in virtual machines, with systemd; also make e2e-vm OPERATOR=cpupolicy
+operators-e2e-vm: build $(GOTESTSUM) vm-packages $(if $(filter-out numaresources,$(OPERATOR)),,scheduler) operators-images $(CLUSTER) $(PLUGIN) ## Run the companions' end-to-end tests in virtual machines, with systemd; make e2e-vm OPERATOR=cpupolicy runs those of one
 	scripts/install-packages.sh browser
 	cd operators && $(GOTEST) -count=1 -timeout=90m -run='$(E2E_RUN)' ./e2e/vm -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" \
-	  -agent="$(CURDIR)/$(OUT)/bin/partition-agent" -controller="$(CURDIR)/$(CONTROLLER)" -plugin="$(CURDIR)/$(PLUGIN)" -chromium="$$(command -v chromium)" -images="$(CURDIR)/$(OUT)/operators/images" -passed="$(if $(FRESH),,$(CURDIR)/$(OUT)/operators/passed)"
+	  -agent="$(CURDIR)/$(OUT)/bin/partition-agent" -controller="$(CURDIR)/$(CONTROLLER)" -plugin="$(CURDIR)/$(PLUGIN)" -chromium="$$(command -v chromium)" -images="$(CURDIR)/$(OUT)/operators/images" -companion="$(OPERATOR)" -passed="$(if $(FRESH),,$(CURDIR)/$(OUT)/operators/passed)"
 
 # The companions of the management side run as processes on this host, since that cluster has no node.
 .PHONY: up-hosted

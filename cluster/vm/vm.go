@@ -106,6 +106,9 @@ func (vm *VM) file(name string) string { return filepath.Join(vm.dir, name) }
 // Console returns the file with everything that the VM printed on its console.
 func (vm *VM) Console() string { return vm.file("console.log") }
 
+// Accelerator returns what runs the CPUs of a VM that was created: kvm, or tcg with its options, which emulates them.
+func (vm *VM) Accelerator() string { return vm.state.Accelerator }
+
 // Log returns the file with everything that QEMU printed.
 func (vm *VM) Log() string { return vm.file(filepath.Join("logs", "qemu.log")) }
 

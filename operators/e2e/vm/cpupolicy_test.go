@@ -20,7 +20,7 @@ import (
 )
 
 func TestNodesWithSystemdSwitchTheirCPUManagerPolicy(t *testing.T) {
-	runRows(t, []row{
+	runRows(t, "cpupolicy", []row{
 		{"a Guaranteed pod gets CPUs of its own, and gives them back", stories},
 		{"what would keep the kubelet down is refused", refusals},
 		{"a kubelet that exits under the new policy is rolled back", rollBack},

@@ -35,6 +35,8 @@ var (
 	images, controller string
 	// plugin is the program kubectl-partition, and chromium a browser.
 	plugin, chromium string
+	// companion is the one whose rows are run. Empty means that those of all are.
+	companion string
 	// passed is a directory with a file for each row that has passed with this payload.
 	passed string
 )
@@ -53,6 +55,7 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&plugin, "plugin", "", "the program kubectl-partition")
 	flag.StringVar(&chromium, "chromium", "", "the program chromium")
 	flag.StringVar(&agent, "agent", "", "the program partition-agent")
+	flag.StringVar(&companion, "companion", "", "the companion whose rows are run; empty means all")
 	flag.StringVar(&passed, "passed", "", "directory in which it is noted which rows have passed; such a row is not run again with the same programs. Empty means that all are run")
 	flag.Parse()
 	if files.Bin == "" {

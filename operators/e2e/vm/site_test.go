@@ -26,14 +26,14 @@ const (
 	pinning = `{"management": {"cpuset": "0"}}`
 )
 
-// Each VM has four CPUs, and the pool has the first.
+// Each VM of cpupolicy has four CPUs, and the pool has the first.
 var (
 	topology = vm.Topology{Sockets: 1, Cores: 4, Threads: 1}
 	pool     = cpuset.New(0)
 	shared   = cpuset.New(1, 2, 3)
 )
 
-// row is a behaviour. It begins on nodes with the policy none and without pods of tests, and leaves
+// row is a behaviour. It begins on nodes as they were made, with their first policy and without pods of tests, and leaves
 // them so.
 type row struct {
 	name string
@@ -54,9 +54,12 @@ type node struct {
 	vm *vm.VM
 }
 
-// runRows runs the rows that have not passed yet, one after another. One that fails leaves nodes of
+// runRows runs the rows of a companion that have not passed yet, one after another. One that fails leaves nodes of
 // which the next one knows nothing, so it is the last; another run boots new ones.
-func runRows(t *testing.T, rows []row) {
+func runRows(t *testing.T, of string, rows []row) {
+	if companion != "" && companion != of {
+		t.Skipf("the rows of %s were asked for", companion)
+	}
 	s := &site{t: t}
 	for _, row := range rows {
 		stamp := filepath.Join(passed, strings.ReplaceAll(row.name, " ", "-"))
@@ -87,14 +90,25 @@ func (s *site) first() *node {
 	if s.nodes[0] != nil {
 		return s.nodes[0]
 	}
-	n := s.boot(1)
-	config := host.Config{Pinning: pinning, CPUManagerPolicy: "none"}
+	n := s.start("cpupolicy", topology, host.Config{Pinning: pinning, CPUManagerPolicy: "none"})
+	n.prepare(s.t)
+	progress("installing the companion")
+	s.overlay = n.Install(s.t, "../..", "kubelet")
+	n.WaitFor(s.t, n.Limit, "the node is observed", func() error { return n.Labelled(s.t, "false") })
+	n.CreateNamespace(s.t)
+	s.nodes[0] = n
+	return n
+}
+
+// start boots the first VM, and makes it the node of a cluster for a companion.
+func (s *site) start(companion string, topology vm.Topology, config host.Config) *node {
+	n := s.boot(1, topology)
 	kubeconfig, err := n.vm.StartCluster(s.t.Context(), config)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	n.Cluster = &rig.Cluster{
-		Kubectl: filepath.Join(files.Bin, "kubectl"), Kubeconfig: kubeconfig, Images: images, Controller: controller,
+		Kubectl: filepath.Join(files.Bin, "kubectl"), Kubeconfig: kubeconfig, Images: images, Controller: controller, Companion: companion,
 		Pause: 500 * time.Millisecond, Limit: 5 * time.Minute, SwitchLimit: 8 * time.Minute,
 	}
 	if n.Client, err = n.vm.Client(); err != nil {
@@ -105,12 +119,6 @@ func (s *site) first() *node {
 			n.Tell(s.t)
 		}
 	})
-	n.prepare(s.t)
-	progress("installing the companion")
-	s.overlay = n.Install(s.t, "../..", "kubelet")
-	n.WaitFor(s.t, n.Limit, "the node is observed", func() error { return n.Labelled(s.t, "false") })
-	n.CreateNamespace(s.t)
-	s.nodes[0] = n
 	return n
 }
 
@@ -121,7 +129,7 @@ func (s *site) second() *node {
 		return s.nodes[1]
 	}
 	first := s.first()
-	n := s.boot(2)
+	n := s.boot(2, topology)
 	n.Cluster = first.Cluster
 	if err := n.vm.Join(s.t.Context(), first.vm, host.Config{Pinning: pinning, CPUManagerPolicy: "none"}); err != nil {
 		s.t.Fatal(err)
@@ -136,7 +144,7 @@ func (s *site) second() *node {
 }
 
 // boot boots a VM.
-func (s *site) boot(number int) *node {
+func (s *site) boot(number int, topology vm.Topology) *node {
 	m := vm.New(vm.Config{Number: number, Topology: topology, Payload: payload, Progress: progress})
 	s.t.Cleanup(func() {
 		if err := m.Remove(); err != nil {

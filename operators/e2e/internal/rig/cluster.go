@@ -192,16 +192,26 @@ func call(t *testing.T, program string, args ...string) string {
 
 // Tell logs what the companion did, for those who look for the cause of a failure.
 func (c *Cluster) Tell(t *testing.T) {
-	for _, args := range [][]string{
+	asked := [][]string{
 		{"get", "nodes", "--output=jsonpath={.items[*].metadata.annotations}"},
 		{"get", "pods", "--all-namespaces", "--output=wide"},
 		{"get", "events", "--all-namespaces", "--sort-by=.lastTimestamp"},
-		{"logs", "--namespace=" + Namespace, "--selector=app in (partition-controller, partition-webhooks)", "--prefix", "--tail=100"},
-		{"logs", "--namespace=" + Namespace + "-agent", "--selector=cpupolicy.workload.openshift.io/job", "--prefix", "--tail=50"},
-	} {
+		{"logs", "--namespace=" + c.namespace(), "--selector=app in (partition-controller, partition-webhooks)", "--prefix", "--tail=100"},
+	}
+	for _, args := range append(asked, told[c.companion()]...) {
 		output, err := exec.Command(c.Kubectl, append([]string{"--kubeconfig=" + c.Kubeconfig}, args...)...).CombinedOutput()
 		t.Logf("kubectl %s: %s (%v)", strings.Join(args, " "), output, err)
 	}
+}
+
+// told is what else Tell asks kubectl, by companion.
+var told = map[string][][]string{
+	"cpupolicy": {{"logs", "--namespace=" + Namespace + "-agent", "--selector=cpupolicy.workload.openshift.io/job", "--prefix", "--tail=50"}},
+	"numaresources": {
+		{"get", "numaresourcesoperators,numaresourcesschedulers,noderesourcetopologies,daemonsets,deployments", "--all-namespaces", "--output=yaml"},
+		{"logs", "--namespace=partition-numaresources-exporter", "--selector=nodetopology.openshift.io/group", "--prefix", "--tail=60"},
+		{"logs", "--namespace=partition-numaresources-scheduler", "--selector=app=topo-aware-scheduler", "--prefix", "--tail=200"},
+	},
 }
 
 // WaitFor waits until a condition returns nil, or ends the test with what it returned last.
