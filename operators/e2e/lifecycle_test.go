@@ -47,10 +47,9 @@ func TestAnAdministratorInstallsUpgradesAndRemovesEachCompanion(t *testing.T) {
 	}
 	node := thisNode()
 	supervise(t, cluster.Kubelet)
-	// Else what kube-controller-manager makes once would be taken for a companion's. Its namespaces' ConfigMaps come last.
-	for _, made := range []string{"serviceaccount/ttl-after-finished-controller", "configmap/kube-root-ca.crt"} {
-		node.Call(t, "wait", "--for=create", "--timeout=2m", "--namespace=kube-system", made)
-	}
+	// Of its own ServiceAccounts, this one comes last.
+	node.Call(t, "wait", "--for=create", "--timeout=2m", "--namespace=kube-system", "serviceaccount/ttl-after-finished-controller")
+	awaitNamespaces(t, node, "default", "kube-node-lease", "kube-public", "kube-system")
 	for _, of := range []lifecycle{
 		{companion: "cpupolicy", begin: aNodeIsDrained},
 		{companion: "numaresources", begin: aNodeIsReported},
@@ -99,6 +98,16 @@ func TestAnAdministratorInstallsUpgradesAndRemovesEachCompanion(t *testing.T) {
 				return nil
 			})
 		})
+	}
+}
+
+// awaitNamespaces waits for what kube-controller-manager makes in each namespace: else it would be taken for a companion's.
+func awaitNamespaces(t *testing.T, node *rig.Node, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		for _, made := range []string{"serviceaccount/default", "configmap/kube-root-ca.crt"} {
+			node.Call(t, "wait", "--for=create", "--timeout=2m", "--namespace="+name, made)
+		}
 	}
 }
 
@@ -375,6 +384,7 @@ func managementSide(a *admin) {
 	a.kubectl("apply", "--server-side", "--force-conflicts", "--filename="+filepath.Join(*checkout, "operators/deploy/sample/management.yaml"))
 	// hostedconfig leaves it, since others have it, too.
 	a.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: openshift-config-managed}\n")
+	awaitNamespaces(a.T, a.Node, "clusters", "clusters-hosted", "openshift-config-managed")
 }
 
 // aPoolIsCopied has the configuration of a pool copied by the version before, and its change by this one.
