@@ -21,6 +21,16 @@ type Set struct {
 	Rows    []Row
 }
 
+// NewGauge returns a metric for a [Set] that goes up and down, and has these labels.
+func NewGauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+// NewCounter returns one that only goes up.
+func NewCounter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
 // Names are those of the metrics.
 func (s Set) Names() (names []string) {
 	for _, metric := range s.Metrics {

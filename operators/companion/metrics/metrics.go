@@ -13,20 +13,14 @@ import (
 
 var (
 	// NodeClaims has the time of each node's claim.
-	NodeClaims = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "partition_controller_node_claim_timestamp_seconds",
-		Help: "When a companion claimed the node, in seconds since the epoch; 0 if the claim cannot be read.",
-	}, []string{"node", "owner"})
+	NodeClaims = alert.NewGauge("partition_controller_node_claim_timestamp_seconds",
+		"When a companion claimed the node, in seconds since the epoch; 0 if the claim cannot be read.", "node", "owner")
 	// ForeignManager says for whom a companion waits.
-	ForeignManager = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "partition_controller_foreign_manager",
-		Help: "1 while the controllers of a companion wait because another program manages the same objects.",
-	}, []string{"companion", "manager"})
+	ForeignManager = alert.NewGauge("partition_controller_foreign_manager",
+		"1 while the controllers of a companion wait because another program manages the same objects.", "companion", "manager")
 	// ForeignObjects is how many objects are left alone because another manager wrote to them.
-	ForeignObjects = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "partition_controller_foreign_objects",
-		Help: "How many objects a companion leaves alone because another program writes to them.",
-	}, []string{"companion", "manager"})
+	ForeignObjects = alert.NewGauge("partition_controller_foreign_objects",
+		"How many objects a companion leaves alone because another program writes to them.", "companion", "manager")
 )
 
 // Set has these metrics, and what watches them.

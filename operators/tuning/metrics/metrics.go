@@ -13,10 +13,8 @@ import (
 
 var (
 	// Profiles is how many Profiles there are by what their nodes say.
-	Profiles = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "tuning_profiles",
-		Help: "Profiles of the cluster, by what their nodes say: all of them, and those that are applied, deferred until the node's next boot, or degraded.",
-	}, []string{"state"})
+	Profiles = alert.NewGauge("tuning_profiles",
+		"Profiles of the cluster, by what their nodes say: all of them, and those that are applied, deferred until the node's next boot, or degraded.", "state")
 	// Invalid is 1 while what users wrote is not what counts.
 	Invalid = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tuning_configuration_invalid",

@@ -16,31 +16,19 @@ var (
 		Name: "workloadclasses_rules_invalid",
 		Help: "1 while the rules file has a mistake and the previous rules stay in use.",
 	})
-	Pods = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "workloadclasses_pods_total",
-		Help: "Pods that were asked about, by the class that they got, or by why they were left as they are.",
-	}, []string{"class", "reason"})
-	Nodes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "workloadclasses_nodes",
-		Help: "Nodes of a class, by how new pods avoid them; Leaving are given back.",
-	}, []string{"class", "state"})
-	Operations = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "workloadclasses_operations_total",
-		Help: "Operations that give a node back, by how they went: Begun, Scaled (its set has one replica less) or Returned (the node was freed).",
-	}, []string{"class", "result"})
+	Pods = alert.NewCounter("workloadclasses_pods_total",
+		"Pods that were asked about, by the class that they got, or by why they were left as they are.", "class", "reason")
+	Nodes = alert.NewGauge("workloadclasses_nodes",
+		"Nodes of a class, by how new pods avoid them; Leaving are given back.", "class", "state")
+	Operations = alert.NewCounter("workloadclasses_operations_total",
+		"Operations that give a node back, by how they went: Begun, Scaled (its set has one replica less) or Returned (the node was freed).", "class", "result")
 	// Kept has a series for each class and workloadclasses.ObstacleCode.
-	Kept = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "workloadclasses_nodes_kept",
-		Help: "Empty and cordoned nodes of a class that are not given back, by why.",
-	}, []string{"class", "reason"})
-	Leaving = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "workloadclasses_operation_timestamp_seconds",
-		Help: "When the operation began that gives a node back, in seconds since the epoch, with the phase in which it is.",
-	}, []string{"class", "node", "phase"})
-	Missed = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "workloadclasses_pods_missed",
-		Help: "Pods that would have the class by the rules and have none, since nobody answered the webhook when they were created.",
-	}, []string{"class"})
+	Kept = alert.NewGauge("workloadclasses_nodes_kept",
+		"Empty and cordoned nodes of a class that are not given back, by why.", "class", "reason")
+	Leaving = alert.NewGauge("workloadclasses_operation_timestamp_seconds",
+		"When the operation began that gives a node back, in seconds since the epoch, with the phase in which it is.", "class", "node", "phase")
+	Missed = alert.NewGauge("workloadclasses_pods_missed",
+		"Pods that would have the class by the rules and have none, since nobody answered the webhook when they were created.", "class")
 )
 
 // Set has these metrics, and what watches them.
