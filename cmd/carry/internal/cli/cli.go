@@ -73,6 +73,24 @@ RELEASE defaults to the newest known release.`,
 	return root
 }
 
+// releaseOf returns the release of a command: one of those of which something is under way if it goes on with that, or else
+// the argument. It is empty if there is none.
+func releaseOf(what string, goesOn bool, started func() ([]string, error), args []string, example string) (string, error) {
+	switch {
+	case goesOn:
+		releases, err := started()
+		if err != nil {
+			return "", err
+		}
+		return underWay(what, releases, args)
+	case len(args) == 0:
+		return "", nil
+	case !project.ReleaseForm.MatchString(args[0]):
+		return "", fmt.Errorf("%q is not a release of Kubernetes, such as %s", args[0], example)
+	}
+	return args[0], nil
+}
+
 // underWay returns that release, of those of which something is under way, which the user
 // names or need not name.
 func underWay(what string, releases, args []string) (string, error) {

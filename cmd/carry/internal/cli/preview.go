@@ -41,21 +41,11 @@ With --continue, --abort and --keep, RELEASE is the one that is previewed.`,
 			if err != nil {
 				return err
 			}
-			var release string
-			switch {
-			case resume || abort || keep:
-				previews, err := checkout.Previews()
-				if err != nil {
-					return err
-				}
-				if release, err = underWay("preview", previews, args); err != nil {
-					return err
-				}
-			case len(args) == 1:
-				if release = args[0]; !project.ReleaseForm.MatchString(release) {
-					return fmt.Errorf("%q is not a release of Kubernetes, such as v1.38.0-alpha.1", release)
-				}
-			default:
+			release, err := releaseOf("preview", resume || abort || keep, checkout.Previews, args, "v1.38.0-alpha.1")
+			if err != nil {
+				return err
+			}
+			if release == "" {
 				if release, err = preview.Newest(cmd.Context(), checkout); err != nil {
 					return err
 				}

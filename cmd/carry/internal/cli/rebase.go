@@ -4,7 +4,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -43,21 +42,12 @@ With --continue and --abort, RELEASE is the one to which a rebase is under way.`
 			if err != nil {
 				return err
 			}
-			var release string
-			switch {
-			case resume || abort:
-				releases, err := rebase.Releases(checkout)
-				if err != nil {
-					return err
-				}
-				if release, err = underWay("rebase", releases, args); err != nil {
-					return err
-				}
-			case len(args) == 1:
-				if release = args[0]; !project.ReleaseForm.MatchString(release) {
-					return fmt.Errorf("%q is not a release of Kubernetes, such as v1.37.1", release)
-				}
-			default:
+			started := func() ([]string, error) { return rebase.Releases(checkout) }
+			release, err := releaseOf("rebase", resume || abort, started, args, "v1.37.1")
+			if err != nil {
+				return err
+			}
+			if release == "" {
 				return errors.New("name the release to rebase to; carry outdated lists the newest")
 			}
 			t := tree.Of(checkout, release)
