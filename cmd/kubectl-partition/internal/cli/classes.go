@@ -242,15 +242,12 @@ const maxManifest = 16 << 20
 
 // readPods reads the pods of a file; "-" is the standard input.
 func readPods(name string, in io.Reader) (pods []corev1.Pod, err error) {
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		in = file
+	file, err := openFile(name, in)
+	if err != nil {
+		return nil, err
 	}
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(io.LimitReader(in, maxManifest)))
+	defer file.Close()
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(io.LimitReader(file, maxManifest)))
 	for {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {

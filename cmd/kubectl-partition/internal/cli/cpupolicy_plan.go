@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"text/tabwriter"
 
@@ -113,13 +112,7 @@ func (p *groupPlanOptions) group(ctx context.Context, client policyclient.Client
 	if len(p.args) == 1 {
 		return client.NodeGroup(ctx, p.args[0])
 	}
-	var manifest []byte
-	var err error
-	if p.file == "-" {
-		manifest, err = io.ReadAll(p.streams.In)
-	} else {
-		manifest, err = os.ReadFile(p.file)
-	}
+	manifest, err := readFile(p.file, p.streams.In)
 	if err != nil {
 		return nil, err
 	}

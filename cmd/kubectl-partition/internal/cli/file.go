@@ -4,9 +4,28 @@ package cli
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 )
+
+// openFile opens a file; "-" is standard input.
+func openFile(name string, in io.Reader) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(in), nil
+	}
+	return os.Open(name)
+}
+
+// readFile reads what openFile opens.
+func readFile(name string, in io.Reader) ([]byte, error) {
+	file, err := openFile(name, in)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(file)
+}
 
 // replaceFile replaces a file atomically, so that no one reads half of it, and nothing is lost if there is no
 // room. Its mode does not depend on the umask. The temporary name begins with a dot, because a kubelet that

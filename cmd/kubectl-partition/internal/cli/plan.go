@@ -169,11 +169,8 @@ func (o *planOptions) wanted() (plan.File, error) {
 	switch {
 	case o.remove:
 		return plan.Absent(), nil
-	case o.file == "-":
-		data, err := io.ReadAll(io.LimitReader(o.streams.In, maxWanted))
-		return plan.There(data), err
 	case o.file != "":
-		data, err := os.ReadFile(o.file)
+		data, err := readFile(o.file, io.LimitReader(o.streams.In, maxWanted))
 		return plan.There(data), err
 	case len(o.types) != len(o.cpusets):
 		return plan.File{}, fmt.Errorf("there are %d --type and %d --cpuset; give one --cpuset for each --type", len(o.types), len(o.cpusets))

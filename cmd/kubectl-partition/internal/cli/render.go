@@ -238,20 +238,16 @@ func (c *renderOptions) configurations(host *topology.Topology) (all []nodefiles
 }
 
 func (c *renderOptions) read() ([]nodefiles.NodeConfiguration, error) {
-	if c.file == "-" {
-		all, err := render.Read(c.In)
-		if err != nil {
-			err = fmt.Errorf("standard input: %w", err)
-		}
-		return all, err
-	}
-	file, err := os.Open(c.file)
+	file, err := openFile(c.file, c.In)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
 	all, err := render.Read(file)
-	if err != nil {
+	switch {
+	case err != nil && c.file == "-":
+		err = fmt.Errorf("standard input: %w", err)
+	case err != nil:
 		err = fmt.Errorf("%s: %w", c.file, err)
 	}
 	return all, err

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -341,13 +340,7 @@ Exit codes:
 // Run implements options.
 func (c *tuningPlanOptions) Run(ctx context.Context) error {
 	file, pool := c.file, c.pool
-	var data []byte
-	var err error
-	if file == "-" {
-		data, err = io.ReadAll(c.streams.In)
-	} else {
-		data, err = os.ReadFile(file)
-	}
+	data, err := readFile(file, c.streams.In)
 	if err != nil {
 		return err
 	}
