@@ -70,7 +70,7 @@ func buildCommand() *cobra.Command {
 	var binaries, bases, only []string
 	var lock, key, date string
 	var verify, check bool
-	options := release.Options{Store: &debian.Store{}}
+	options := release.Options{Store: &debian.Store{}, Repository: "workload.openshift.io"}
 	cmd := &cobra.Command{
 		Use:   "build DIRECTORY",
 		Short: "Write images, packages, bills of materials and provenance into a directory",
@@ -152,7 +152,6 @@ binaries in which Go recorded nothing.`,
 	flags.StringVar(&options.Version, "version", "", "version; by default the one in SHA256SUMS next to the binaries")
 	flags.StringVar(&options.Commit, "commit", "", "this project's commit, also for binaries that name none")
 	flags.StringVar(&date, "date", "", "date of --commit, such as 2026-08-26T10:44:20Z")
-	flags.StringVar(&options.Repository, "repository", "workload.openshift.io", "prefix of the images' names in archives")
 	flags.StringVar(&options.Source, "source", "", "URL of the source; by default that of each program's Go module")
 	flags.StringVar(&options.Chart, "chart", "", "directory of a Helm chart to pack, with the digests of the images; by default none")
 	flags.StringVar(&key, "key", "", "private key, ECDSA or Ed25519, in PEM, that signs SHA256SUMS")

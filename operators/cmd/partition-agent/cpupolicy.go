@@ -242,7 +242,8 @@ then it may reject pods that no longer fit.`,
 
 func newObserve() *cobra.Command {
 	var host hostFlags
-	var configz executor.Configz
+	const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
+	configz := executor.Configz{TokenFile: account + "token", CAFile: account + "ca.crt"}
 	var terminationLog string
 	command := &cobra.Command{
 		Use:   "observe",
@@ -251,8 +252,8 @@ func newObserve() *cobra.Command {
 as JSON.
 
 It changes nothing, and below --host-root it needs no more than to read the host's files and to
-connect to systemd's socket. With --configz the running kubelet is asked as well, by a token with
-the right to get nodes/configz.
+connect to systemd's socket. With --configz the running kubelet is asked as well, by the pod's
+token, which needs the right to get nodes/configz.
 
 Exit codes:
   0  all is there
@@ -273,11 +274,8 @@ Exit codes:
 	}
 	host.addRoot(command)
 	host.addDriver(command)
-	const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 	command.Flags().StringVar(&terminationLog, "termination-log", "", fmt.Sprintf("file for the observation, as JSON of at most %d bytes; empty means that it is only printed", operation.MaxSize))
 	command.Flags().StringVar(&configz.URL, "configz", "", "the kubelet's configuration, such as https://192.0.2.1:10250/configz")
-	command.Flags().StringVar(&configz.TokenFile, "token-file", account+"token", "file with the token for --configz")
-	command.Flags().StringVar(&configz.CAFile, "ca-file", account+"ca.crt", "file with the certificates that sign the kubelet's")
 	return command
 }
 

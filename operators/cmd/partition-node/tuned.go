@@ -17,7 +17,8 @@ import (
 // newTunedCommand is the daemon of the companion tuning.
 func newTunedCommand() *cobra.Command {
 	var kubeconfig string
-	d := &daemon.Daemon{}
+	// On the host, EtcDir and RunDir are directories that do not outlive a boot.
+	d := &daemon.Daemon{Python: "/usr/bin/python3", EtcDir: "/etc/tuned", RunDir: "/run/tuned"}
 	command := &cobra.Command{
 		Use:   "tuned",
 		Short: "Run TuneD with what the node's Profile says",
@@ -48,9 +49,6 @@ What TuneD changed is undone when the Profile is gone, and at SIGTERM if the Dae
 	flags := command.Flags()
 	flags.StringVar(&d.Node, "node-name", os.Getenv("NODE_NAME"), "name of the node; the default is NODE_NAME")
 	flags.StringVar(&kubeconfig, "kubeconfig", "", "file that says how to reach kube-apiserver; the default is the pod's ServiceAccount")
-	flags.StringVar(&d.Python, "python", "/usr/bin/python3", "interpreter of TuneD")
-	flags.StringVar(&d.EtcDir, "etc", "/etc/tuned", "directory of TuneD's configuration; on the host, it must not outlive a boot")
-	flags.StringVar(&d.RunDir, "run", "/run/tuned", "directory of what TuneD keeps; on the host, it must not outlive a boot")
 	flags.DurationVar(&d.Settle, "settle", daemon.DefaultSettle, "how long a changed Profile must stay as it is before it counts")
 	return command
 }
