@@ -54,11 +54,15 @@ for companion in deploy/*/kustomization.yaml; do
     move "$out/deploy/$companion/rbac/role.yaml" "$companion-ordinary" "$out/deploy/$companion-ordinary/cluster/role.yaml"
   fi
 done
+# That of the tests has all of it in one directory.
+example=$out/internal/example/testdata/example
+generate rbac:roleName=example "paths={./cmd/partition-controller/app,./internal/example/...}" "output:rbac:dir=$example/rbac"
+move "$example/rbac/role.yaml" example-hosted "$example/hosted/role.yaml"
 
 if [[ -n $check ]]; then
   {
     find "$out" -type f -printf '%P\n'
-    git ls-files --cached --others --exclude-standard 'api/*/zz_generated.*' 'deploy/*/crd/*' ':!deploy/*/crd/kustomization.yaml' 'deploy/*/rbac/role.yaml' 'deploy/*/hosted/role.yaml' 'deploy/*/cluster/role.yaml'
+    git ls-files --cached --others --exclude-standard 'api/*/zz_generated.*' 'deploy/*/crd/*' ':!deploy/*/crd/kustomization.yaml' 'deploy/*/rbac/role.yaml' 'deploy/*/hosted/role.yaml' 'deploy/*/cluster/role.yaml' 'internal/*/role.yaml'
   } | sort -u | while read -r file; do
     diff -u --label "operators/$file" --label "operators/$file, generated" "$file" "$out/$file" >&2 || {
       echo "make generate writes operators/$file" >&2

@@ -384,6 +384,14 @@ var borders = []border{
 		why:   "it keeps certificates, independent of their servers",
 	},
 	{
+		place: "operators/internal/example",
+		only: []string{
+			operators + "/alert", operators + "/api/config", operators + "/api/nodegroup", operators + "/companion", operators + "/mirror", operators + "/operand",
+			operators + "/internal", "github.com/prometheus", cobra, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime",
+		},
+		why: "it shows that a companion stands on the ground alone",
+	},
+	{
 		place: "operators/internal/testenv",
 		never: []string{operators + "/companion", operators + "/cmd"},
 		why:   "it starts a control plane, and does not know what is tested on it",

@@ -56,8 +56,12 @@ func Main(m *testing.M, c companion.Companion) {
 	}}, add...)
 }
 
-// Base is the directory with a companion's manifests.
+// Base is the directory with a companion's manifests: that of the module, unless the package of the test has them in testdata.
 func Base(name string) string {
+	own := filepath.Join("testdata", name)
+	if _, err := os.Stat(own); err == nil {
+		return own
+	}
 	return filepath.Join(testenv.Module(), "deploy", name)
 }
 
@@ -203,18 +207,21 @@ func (i *Installed) Configuration(t testing.TB) *configv1alpha1.ControllerConfig
 // kubeconfig returns a file for a ServiceAccount, once it has its rights.
 func (i *Installed) kubeconfig(t testing.TB, account string) string {
 	t.Helper()
+	i.awaitRight(t, i.user(account), authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}})
+	return i.Identity(t, account)
+}
+
+// awaitRight waits until a user may do something: its roles may be newer than what kube-apiserver has of them in memory.
+func (i *Installed) awaitRight(t testing.TB, user string, right authorizationv1.SubjectAccessReviewSpec) {
+	t.Helper()
+	right.User = user
 	testenv.Eventually(t, 10*time.Second, func() error {
-		// Its roles may be newer than what kube-apiserver has of them in memory.
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               i.user(account),
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
-		}}
+		review := &authorizationv1.SubjectAccessReview{Spec: right}
 		if err := i.Client.Create(t.Context(), review); err != nil || !review.Status.Allowed {
-			return fmt.Errorf("%s has not got its rights: %s %w", account, review.Status.Reason, err)
+			return fmt.Errorf("%s has not got its rights: %s %w", user, review.Status.Reason, err)
 		}
 		return nil
 	})
-	return i.Identity(t, account)
 }
 
 // Identity returns a kubeconfig of a ServiceAccount in the companion's namespace.

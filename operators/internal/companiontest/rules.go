@@ -16,7 +16,9 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -289,34 +291,50 @@ func servesFiles(t *testing.T, i *Installed) {
 	testenv.Eventually(t, patience, serves("second.example.com"))
 }
 
-// scraper starts a replica, and returns the CA of its certificate and the token of a ServiceAccount that
-// has no rights yet.
-func scraper(t *testing.T, i *Installed) (ca []byte, token string) {
+// scraper waits until the replica that was started last is ready, and returns the CA of its certificate and the token of a
+// ServiceAccount that has no rights.
+func (i *Installed) scraper(t testing.TB) (ca []byte, token string) {
 	t.Helper()
-	i.Start(t, nil)
 	testenv.Eventually(t, patience, func() error { return i.Ready(t) })
 	var secret corev1.Secret
 	if err := i.Client.Get(t.Context(), client.ObjectKey{Namespace: i.Namespace, Name: "webhook-certificate"}, &secret); err != nil {
 		t.Fatal(err)
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "prometheus"}}
-	if err := i.Client.Create(t.Context(), account); err != nil {
+	if err := client.IgnoreAlreadyExists(i.Client.Create(t.Context(), account)); err != nil {
 		t.Fatal(err)
 	}
 	remove(t, i.Client, account)
 	return secret.Data["ca.crt"], i.Token(t, "default", "prometheus", nil)
 }
 
-// metrics is the address of the metrics of the replica that was started last.
-func (i *Installed) metrics() string {
-	return fmt.Sprintf("https://127.0.0.1:%d/metrics", i.controllers.metrics)
+// scrape asks the replica that was started last for its metrics.
+func (i *Installed) scrape(t testing.TB, token string, ca []byte) (int, string, error) {
+	t.Helper()
+	return get(t, fmt.Sprintf("https://127.0.0.1:%d/metrics", i.controllers.metrics), token, ca)
 }
 
-// mayScrape gives the scraper the role of the documentation, until the function that it returns is called.
-func mayScrape(t *testing.T, i *Installed) (end func()) {
+// Metrics returns the metrics of the replica that was started last, once it is ready. Who asks has the role of the documentation until the
+// test ends.
+func (i *Installed) Metrics(t testing.TB) string {
 	t.Helper()
-	i.Kubectl(t, "create", "clusterrolebinding", "prometheus", "--clusterrole="+i.Name+"-metrics", "--serviceaccount=default:prometheus")
-	return func() { i.Kubectl(t, "delete", "clusterrolebinding", "prometheus") }
+	ca, token := i.scraper(t)
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "prometheus"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: i.Name + "-metrics"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "prometheus"}},
+	}
+	if err := client.IgnoreAlreadyExists(i.Client.Create(t.Context(), binding)); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, i.Client, binding)
+	// The replica remembers for half a minute what was denied.
+	i.awaitRight(t, "system:serviceaccount:default:prometheus", authorizationv1.SubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/metrics"}})
+	status, body, err := i.scrape(t, token, ca)
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("the metrics are %d: %s %v", status, body, err)
+	}
+	return body
 }
 
 // A claim does not expire, and there is an alert.
@@ -327,19 +345,18 @@ func claimsAreCounted(t *testing.T, i *Installed) {
 		t.Fatal(err)
 	}
 	remove(t, i.Client, node)
-	defer mayScrape(t, i)()
-	ca, token := scraper(t, i)
+	i.Start(t, nil)
 	testenv.Eventually(t, patience, func() error {
-		status, body, err := get(t, i.metrics(), token, ca)
-		if !strings.Contains(body, `partition_controller_node_claim_timestamp_seconds{node="claimed",owner="other"} 1.795428e+09`) {
-			return fmt.Errorf("the metrics do not say so: %d %v", status, err)
+		if metrics := i.Metrics(t); !strings.Contains(metrics, `partition_controller_node_claim_timestamp_seconds{node="claimed",owner="other"} 1.795428e+09`) {
+			return errors.New("the metrics do not say so")
 		}
 		return nil
 	})
 }
 
 func metricsAreProtected(t *testing.T, i *Installed) {
-	ca, token := scraper(t, i)
+	i.Start(t, nil)
+	ca, token := i.scraper(t)
 	for name, test := range map[string]struct {
 		token string
 		want  int
@@ -348,17 +365,14 @@ func metricsAreProtected(t *testing.T, i *Installed) {
 		"with a token of nobody":    {"nobody", http.StatusInternalServerError}, // as controller-runtime has it
 		"with a token, but no role": {token, http.StatusForbidden},
 	} {
-		if status, body, err := get(t, i.metrics(), test.token, ca); status != test.want {
+		if status, body, err := i.scrape(t, test.token, ca); status != test.want {
 			t.Errorf("%s: %d, want %d: %s %v", name, status, test.want, body, err)
 		}
 	}
-	defer mayScrape(t, i)()
-	// The replica remembers for half a minute what was denied, so another one answers.
+	// This one remembers what was denied.
 	i.Start(t, nil)
-	testenv.Eventually(t, patience, func() error { return i.Ready(t) })
-	status, body, err := get(t, i.metrics(), token, ca)
-	if status != http.StatusOK || !strings.Contains(body, "rest_client_requests_total") {
-		t.Errorf("with the role: %d: %s %v", status, body, err)
+	if metrics := i.Metrics(t); !strings.Contains(metrics, "rest_client_requests_total") {
+		t.Errorf("with the role: %s", metrics)
 	}
 }
 
