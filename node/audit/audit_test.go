@@ -402,13 +402,14 @@ func TestNotesNameWhatElseRunsOutsideThePools(t *testing.T) {
 	n.write("proc/irq/24/virtio0-config/x", "")
 	n.write("proc/irq/25/smp_affinity_list", "0")
 	n.write("sys/devices/virtual/workqueue/cpumask", "f")
+	n.write("sys/block/vda/queue/rq_affinity", "1")
 	n.cgroup("/system.slice", "0-3", nil)
 	n.cgroup("/init.scope", "0", nil)
 	result, err := Audit(t.Context(), n.options())
 	if err != nil || !result.Clean() {
 		t.Fatalf("the findings are %v (%v), want none: these are notes", codes(result.Findings), err)
 	}
-	want := []string{"host-processes evil.service", "host-processes host", "host-processes ssh.service", "interrupts host", "runtime-monitors containerd.service",
+	want := []string{"disks host", "host-processes evil.service", "host-processes host", "host-processes ssh.service", "interrupts host", "runtime-monitors containerd.service",
 		"sandboxes ordinary pods", "slices system.slice", "workqueues unbound workqueues"}
 	if got := codes(result.Notes); !slices.Equal(got, want) {
 		t.Errorf("the notes are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -49,6 +49,7 @@ const (
 	NoteKernel      Code = "kernel-threads"
 	NoteInterrupts  Code = "interrupts"
 	NoteWorkqueues  Code = "workqueues"
+	NoteDisks       Code = "disks"
 	NoteSlices      Code = "slices"
 	NotePinning     Code = "pinning-file-note"
 	NotePermissions Code = "permissions"
@@ -57,7 +58,7 @@ const (
 
 // isNote reports whether a code is that of a note.
 func isNote(code Code) bool {
-	return slices.Contains([]Code{NoteNarrow, NoteSandboxes, NoteMonitors, NoteProcesses, NoteKernel, NoteInterrupts, NoteWorkqueues, NoteSlices, NotePinning, NotePermissions, NoteIsolated}, code)
+	return slices.Contains([]Code{NoteNarrow, NoteSandboxes, NoteMonitors, NoteProcesses, NoteKernel, NoteInterrupts, NoteWorkqueues, NoteDisks, NoteSlices, NotePinning, NotePermissions, NoteIsolated}, code)
 }
 
 // remedies says for each code what to do.
@@ -87,6 +88,7 @@ var remedies = map[Code]string{
 	NoteKernel:         "taskset -pc POOL PID moves one until the next boot. kubectl partition render --host=kthreads,kernel-arguments writes a service that moves all, and rcu_nocbs",
 	NoteInterrupts:     "echo POOL >/proc/irq/NUMBER/smp_affinity_list moves one until the next boot, unless the kernel manages it. kubectl partition render --host=irqbalance,kernel-arguments writes irqbalance's banned CPUs, and irqaffinity",
 	NoteWorkqueues:     "kubectl partition render --host=workqueue writes their mask",
+	NoteDisks:          "echo 2 >/sys/block/DISK/queue/rq_affinity until the next boot. kubectl partition render --host=disks writes a rule of udev for all",
 	NoteSlices:         "kubectl partition render --host writes AllowedCPUs for this slice",
 	NotePinning:        "read docs/user/pinning-file.md",
 	NotePermissions:    "give a kubeconfig that may get namespaces, or use kubectl partition status",

@@ -61,6 +61,12 @@ func (h Host) at(path string) string { return filepath.Join("/", h.Root, path) }
 
 func (h Host) procfs() (procfs.FS, error) { return procfs.NewFS(h.Proc) }
 
+// disks returns the files that say where the requests of each disk end: 2 is on the CPU that began them.
+func (h Host) disks() []string {
+	paths, _ := filepath.Glob(filepath.Join(h.Sys, "block/*/queue/rq_affinity")) // the pattern is well-formed
+	return paths
+}
+
 // load is [partition.Load], which insists on a file of root's; tests may run as another user.
 var load = partition.Load
 

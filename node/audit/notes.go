@@ -57,6 +57,7 @@ func (n *node) remarks() (notes []Finding) {
 			add(NoteWorkqueues, "unbound workqueues", "the kernel's unbound workqueues may use CPU %s outside the pools", mask.Intersection(outside))
 		}
 	}
+	n.disks(outside, add)
 	n.slices(outside, add)
 	return notes
 }
@@ -188,6 +189,23 @@ func (n *node) interrupts(outside cpuset.CPUSet, add adder) {
 	}
 	for _, cpus := range slices.Sorted(maps.Keys(found)) {
 		add(NoteInterrupts, "host", "%s may be handled on CPU %s outside the pools: %s", count(len(found[cpus]), "interrupt", "interrupts"), cpus, named(found[cpus]))
+	}
+}
+
+// disks notes those whose requests may end on another CPU than they began on, all in one. What then runs there is soft
+// interrupts, RCU callbacks and the threads of that CPU.
+func (n *node) disks(outside cpuset.CPUSet, add adder) {
+	if outside.IsEmpty() {
+		return
+	}
+	var who []string
+	for _, path := range n.host.disks() {
+		if text, err := readText(path); err == nil && text != "2" {
+			who = append(who, filepath.Base(filepath.Dir(filepath.Dir(path))))
+		}
+	}
+	if len(who) > 0 {
+		add(NoteDisks, "host", "requests of %s may end on CPU %s outside the pools, although the pools began them: %s", count(len(who), "disk", "disks"), outside, named(who))
 	}
 }
 

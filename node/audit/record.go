@@ -184,8 +184,12 @@ func (n *node) archive() ([]byte, error) {
 		}
 		add(crioFile, data)
 	}
-	for _, path := range []string{"devices/system/cpu/online", "devices/system/cpu/isolated", "devices/virtual/workqueue/cpumask"} {
-		if err := copied(filepath.Join(n.host.Sys, path), filepath.Join("sys", path)); err != nil {
+	from := []string{"devices/system/cpu/online", "devices/system/cpu/isolated", "devices/virtual/workqueue/cpumask"}
+	for i, path := range from {
+		from[i] = filepath.Join(n.host.Sys, path)
+	}
+	for _, path := range append(from, n.host.disks()...) {
+		if err := copied(path, "sys"+strings.TrimPrefix(path, n.host.Sys)); err != nil {
 			return nil, err
 		}
 	}

@@ -47,6 +47,7 @@ func newTree(t *testing.T, v1, systemd bool, online, pinning string) *tree {
 	n := &tree{t: t, v1: v1, systemd: systemd, dir: t.TempDir(), runtime: &fakeRuntime{pids: map[string]int{}}, online: online, nextPID: 1000}
 	n.write("sys/devices/system/cpu/online", online)
 	n.write("sys/devices/virtual/workqueue/cpumask", "1")
+	n.write("sys/block/vda/queue/rq_affinity", "2")
 	if pinning != "" {
 		n.pin(pinning)
 		pools, err := partition.Parse([]byte(pinning), cpus(t, online))

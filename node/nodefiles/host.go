@@ -33,10 +33,12 @@ const (
 	Workqueue HostPart = "workqueue"
 	// KThreads moves kernel threads that have no CPU of their own, such as rcu_preempt, at the boot and every minute.
 	KThreads HostPart = "kthreads"
+	// Disks has a request to a disk end on the CPU that began it, whatever CPU its interrupt is on.
+	Disks HostPart = "disks"
 )
 
 // HostParts are all of them.
-var HostParts = []HostPart{Affinity, Slices, IRQBalance, KernelArguments, Workqueue, KThreads}
+var HostParts = []HostPart{Affinity, Slices, IRQBalance, KernelArguments, Workqueue, KThreads, Disks}
 
 // HostFiles returns what keeps the rest of the host on the pools, but for kernel arguments.
 func (n Node) HostFiles() (files []File, err error) {
@@ -84,6 +86,8 @@ func (n Node) HostFiles() (files []File, err error) {
 				unit.NewUnitOption("Timer", "OnActiveSec", "0"), unit.NewUnitOption("Timer", "OnUnitInactiveSec", "1min"), unit.NewUnitOption("Timer", "AccuracySec", "1s"))
 			// It takes the place of an enabled unit's link, which not every target can write.
 			add("/etc/systemd/system/timers.target.d/01-workload-partitioning.conf", unit.NewUnitOption("Unit", "Wants", KThreadsUnit+".timer"))
+		case Disks:
+			files = append(files, File{Path: DisksPath, Mode: 0o644, Content: []byte(madeBy + disksRule)})
 		}
 	}
 	if err != nil {
@@ -99,7 +103,12 @@ const (
 	IRQBalancePath = "/etc/systemd/system/irqbalance.service.d/01-workload-partitioning.conf"
 	WorkqueuePath  = "/etc/tmpfiles.d/01-workload-partitioning.conf"
 	KThreadsUnit   = "workload-partitioning-kthreads"
+	DisksPath      = "/etc/udev/rules.d/60-workload-partitioning.rules"
 )
+
+// disksRule is for all that has a queue of requests. With 1, the kernel's default, a request ends on any CPU that
+// shares a cache with the one that began it, so on the interrupt's (Linux, Documentation/block/queue-sysfs.rst).
+const disksRule = `ACTION!="remove", SUBSYSTEM=="block", TEST=="queue/rq_affinity", ATTR{queue/rq_affinity}="2"` + "\n"
 
 // moveKThreads returns the command that moves kernel threads, with what systemd wants escaped (systemd.service(5)).
 // kthreadd has the process ID 2, and all others are its children. The kernel refuses to move those that belong to one

@@ -41,7 +41,7 @@ func TestValidateRefuses(t *testing.T) {
 		"pools that overlap":                {nodefiles.NodeConfiguration{Partitions: pools("infra", "1-2", "management", "0-1")}, `workload type "management": cpuset "0-1": CPU 1 is in the pool of "infra" too`},
 		"a malformed list of the host":      {nodefiles.NodeConfiguration{CPUs: "all", Partitions: pools("management", "0")}, `cpus: Invalid value: "all"`},
 		"an unknown policy":                 {nodefiles.NodeConfiguration{CPUManagerPolicy: "dynamic", Partitions: pools("management", "0")}, `cpuManagerPolicy: Unsupported value: "dynamic": supported values: "none", "static"`},
-		"an unknown part of the host":       {nodefiles.NodeConfiguration{Host: []nodefiles.HostPart{"affinity", "disks"}, Partitions: pools("management", "0")}, `host[1]: Unsupported value: "disks"`},
+		"an unknown part of the host":       {nodefiles.NodeConfiguration{Host: []nodefiles.HostPart{"affinity", "tapes"}, Partitions: pools("management", "0")}, `host[1]: Unsupported value: "tapes"`},
 		"a part of the host twice":          {nodefiles.NodeConfiguration{Host: []nodefiles.HostPart{"affinity", "affinity"}, Partitions: pools("management", "0")}, `host[1]: Duplicate value: "affinity"`},
 		"a role that would leave its place": {nodefiles.NodeConfiguration{Roles: []string{"../etc"}, Partitions: pools("management", "0")}, `roles[0]: Invalid value: "../etc"`},
 		"a role twice":                      {nodefiles.NodeConfiguration{Roles: []string{"worker", "worker"}, Partitions: pools("management", "0")}, `roles[1]: Duplicate value: "worker"`},

@@ -604,8 +604,8 @@ const workers = "/sys/devices/virtual/workqueue/cpumask"
 
 // confineHost confines the host to some CPUs by what works on a running kernel of all that
 // kubectl partition render --host writes: its processes, the kernel's threads, unbound workers and
-// interrupts. The kernel refuses to move threads and interrupts that belong to a CPU. Pods are left
-// alone. It returns what undoes all of that: a task that came meanwhile has all CPUs then.
+// interrupts, and the ends of requests to disks. The kernel refuses to move threads and interrupts that belong to a CPU.
+// Pods are left alone. It returns what undoes all of that: a task that came meanwhile has all CPUs then.
 func confineHost(b *testing.B, cpus cpuset.CPUSet) (undo func() error) {
 	b.Helper()
 	mask := func(cpus cpuset.CPUSet) (set unix.CPUSet) {
@@ -619,8 +619,12 @@ func confineHost(b *testing.B, cpus cpuset.CPUSet) (undo func() error) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	disks, err := filepath.Glob("/sys/block/*/queue/rq_affinity")
+	if err != nil {
+		b.Fatal(err)
+	}
 	before := map[string][]byte{}
-	for _, path := range append(interrupts, workers) {
+	for _, path := range slices.Concat(interrupts, disks, []string{workers}) {
 		if before[path], err = os.ReadFile(path); err != nil {
 			b.Fatal(err)
 		}
@@ -649,7 +653,10 @@ func confineHost(b *testing.B, cpus cpuset.CPUSet) (undo func() error) {
 		for _, path := range interrupts {
 			_ = os.WriteFile(path, before[path], 0) // it may belong to a CPU
 		}
-		return errors.Join(err, os.WriteFile(workers, before[workers], 0))
+		for _, path := range append(disks, workers) {
+			err = errors.Join(err, os.WriteFile(path, before[path], 0))
+		}
+		return err
 	})
 	err = eachTask(func(task int, _, inPod bool) {
 		if !inPod {
@@ -658,6 +665,9 @@ func confineHost(b *testing.B, cpus cpuset.CPUSet) (undo func() error) {
 	})
 	for _, path := range interrupts {
 		_ = os.WriteFile(path, []byte(cpus.String()), 0)
+	}
+	for _, path := range disks {
+		err = errors.Join(err, os.WriteFile(path, []byte("2"), 0))
 	}
 	if err := errors.Join(err, os.WriteFile(workers, fmt.Appendf(nil, "%x", uint64(pool[0])), 0)); err != nil {
 		b.Fatal(err)

@@ -165,29 +165,40 @@ func TestRenderedFilesMakeAPartitionedNode(t *testing.T) {
 	})
 }
 
-// The files of --host=kthreads move every kernel thread that can be moved to the pool, and an audit then names none.
-func TestKernelThreadsAreMovedToThePool(t *testing.T) {
+// The files of --host=kthreads,disks move every kernel thread that can be moved to the pool, and the ends of the pool's
+// requests to disks; an audit then names none.
+func TestKernelThreadsAndDisksAreMovedToThePool(t *testing.T) {
 	in(t, vm, kubectlPlugin)
 	if config.Supervisor != host.Systemd {
-		t.Skip("systemd starts what moves them, and nothing moves them back: this needs a VM of ours")
+		t.Skip("systemd and udev move them, and nothing moves them back: this needs a VM of ours")
 	}
 	partitioned(t)
 	about := func() (notes []string) {
 		for _, note := range auditNode(t).Notes {
-			if note.Code == audit.NoteKernel {
+			if note.Code == audit.NoteKernel || note.Code == audit.NoteDisks {
 				notes = append(notes, note.Message)
 			}
 		}
 		return notes
 	}
-	if len(about()) == 0 {
-		t.Error("before that the audit names no kernel thread")
+	if notes := about(); len(notes) != 2 {
+		t.Errorf("before that the audit says %q, want the kernel's threads and the disks", notes)
 	}
-	kubectlPartition(t, 0, "render", "--type", "management", "--cpuset", "0", "--cpus-of-host", allCPUs(t), "--host=kthreads", "--to", "/")
-	// At the boot, timers.target starts the timer.
-	for _, args := range [][]string{{"daemon-reload"}, {"restart", "timers.target"}} {
-		if out, err := exec.CommandContext(t.Context(), "systemctl", args...).CombinedOutput(); err != nil {
-			t.Fatalf("systemctl %v: %v: %s", args, err, out)
+	kubectlPartition(t, 0, "render", "--type", "management", "--cpuset", "0", "--cpus-of-host", allCPUs(t), "--host=kthreads,disks", "--to", "/")
+	// At the boot, timers.target starts the timer, and udev looks at every disk.
+	for _, command := range []string{"systemctl daemon-reload", "systemctl restart timers.target", "udevadm control --reload", "udevadm trigger --action=change --subsystem-match=block --settle"} {
+		args := strings.Fields(command)
+		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", command, err, out)
+		}
+	}
+	disks, err := filepath.Glob("/sys/block/*/queue/rq_affinity")
+	if err != nil || len(disks) == 0 {
+		t.Errorf("there is no disk: %v", err)
+	}
+	for _, disk := range disks {
+		if text, err := os.ReadFile(disk); err != nil || strings.TrimSpace(string(text)) != "2" {
+			t.Errorf("%s has %q: %v", disk, text, err)
 		}
 	}
 	waitFor(t, time.Minute, "the kernel's threads are on the pool", func() error {

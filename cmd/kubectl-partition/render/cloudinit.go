@@ -46,6 +46,9 @@ func renderCloudInit(nodes []nodefiles.Node, _ Options) (r Rendered, err error) 
 		if slices.Contains(node.Host, nodefiles.KThreads) && !node.SetAside().IsEmpty() {
 			c.RunCmd = append(c.RunCmd, []string{"systemctl", "start", nodefiles.KThreadsUnit + ".timer"})
 		}
+		if slices.ContainsFunc(files.host, func(f nodefiles.File) bool { return f.Path == nodefiles.DisksPath }) {
+			c.RunCmd = append(c.RunCmd, []string{"udevadm", "control", "--reload"}, []string{"udevadm", "trigger", "--action=change", "--subsystem-match=block"})
+		}
 		if len(files.grub) > 0 {
 			c.RunCmd = append(c.RunCmd, []string{"update-grub"})
 		}

@@ -137,7 +137,7 @@ func TestRenderSaysWhatIsWrong(t *testing.T) {
 		"a set that only --cpus-of-host has":     {&renderHost, "", []string{"--cpuset", "16", "--cpus-of-host", "0-55", "--from-node", "--to", "x"}, "the host has no CPU 16; it has 0-15"},
 		"pools that overlap":                     {nil, "", []string{"--type", "a", "--cpuset", "0-1", "--type", "b", "--cpuset", "1-2", "--to", "x"}, `CPU 1 is in the pool of "a" too`},
 		"a part of the host without equals sign": {nil, "", []string{"--cpuset", "0", "--host", "affinity"}, "needs an equals sign, as in --host=affinity"},
-		"an unknown part of the host":            {nil, "", []string{"--cpuset", "0", "--host=disks"}, `host[0]: Unsupported value: "disks"`},
+		"an unknown part of the host":            {nil, "", []string{"--cpuset", "0", "--host=tapes"}, `host[0]: Unsupported value: "tapes"`},
 		"an unknown target":                      {nil, "", []string{"--cpuset", "0", "--target", "helm"}, `target "helm": want one of butane`},
 		"a tree without a directory":             {nil, "", []string{"--cpuset", "0"}, "give a directory for them with --to"},
 		"two files of cloud-init":                {nil, "", []string{"--cpuset", "0", "--role", "master", "--role", "worker", "--target", "cloud-init"}, "makes 2 files; give a directory for them with --to"},
