@@ -41,6 +41,8 @@ type Host struct {
 	// RuntimeEndpoint is the runtime's socket; empty means what the kubelet uses, or the usual
 	// places.
 	RuntimeEndpoint string
+	// recorded: the files are copies that a record has.
+	recorded bool
 }
 
 func (h Host) withDefaults() Host {
@@ -69,6 +71,19 @@ func (h Host) disks() []string {
 
 // load is [partition.Load], which insists on a file of root's; tests may run as another user.
 var load = partition.Load
+
+// loadCopy is [partition.Load] for a copy of the pinning file, which belongs to the user who made it.
+func loadCopy(path string, online cpuset.CPUSet) (partition.Pools, []string, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	pools, err := partition.Parse(data, online)
+	return pools, nil, err
+}
 
 // readText returns a file of the kernel without the white space around it.
 func readText(path string) (string, error) {

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -62,13 +63,34 @@ type recordedContainer struct {
 	PID  int    `json:"pid"`
 }
 
+// nodeFile is the file of a record from which [Recorded] makes a node again, and runtimeFile what this file has of the
+// runtime. recordFiles are all files of a record.
+const (
+	nodeFile    = "node.txtar"
+	runtimeFile = "runtime.json"
+)
+
+var recordFiles = []string{"README", "audit.json", nodeFile, "versions.json"}
+
 // Record audits the node, and writes what a bug report needs to a new file: a directory, or an
 // archive if its name ends in .tar.gz or .tgz. Only the owner can read it. contents says what is
 // in it.
 func Record(ctx context.Context, options Options, path string) (result *Result, contents []string, err error) {
-	result, n, err := audit(ctx, options)
+	result, contents, byName, err := record(ctx, options)
 	if err != nil {
 		return nil, nil, err
+	}
+	if strings.HasSuffix(path, ".tar.gz") || strings.HasSuffix(path, ".tgz") {
+		return result, contents, writeArchive(path, result.Time.Time, byName)
+	}
+	return result, contents, writeDirectory(path, byName)
+}
+
+// record audits the node, and returns the files of a record.
+func record(ctx context.Context, options Options) (result *Result, contents []string, byName map[string][]byte, err error) {
+	result, n, err := audit(ctx, options)
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	files := []struct {
 		name, what string
@@ -76,7 +98,7 @@ func Record(ctx context.Context, options Options, path string) (result *Result, 
 	}{
 		{"audit.json", "what the audit found: findings, notes, and where each container may run and has run", func() ([]byte, error) { return json.MarshalIndent(result, "", "  ") }},
 		{"versions.json", "versions of the kernel, the runtime and this program", func() ([]byte, error) { return json.MarshalIndent(n.versions(), "", "  ") }},
-		{"node.txtar", "what was read: pinning file, CPU manager's checkpoint, kubelet's record; its configuration, without headers and passwords of static pods; CRI-O's pools; cgroups, tasks and names of pods; the runtime's listing, without environment, mounts, and annotations that are not ours",
+		{nodeFile, "what was read: pinning file, CPU manager's checkpoint, kubelet's record; its configuration, without headers and passwords of static pods; CRI-O's pools; cgroups, tasks and names of pods; the runtime's listing, without environment, mounts, and annotations that are not ours",
 			func() ([]byte, error) { return n.archive() }},
 	}
 	var readme strings.Builder
@@ -84,16 +106,13 @@ func Record(ctx context.Context, options Options, path string) (result *Result, 
 		contents = append(contents, f.name+": "+f.what)
 	}
 	fmt.Fprintf(&readme, "Record of kubectl partition audit, %s.\n\n%s\n", result.Time.UTC().Format(time.RFC3339), strings.Join(contents, "\n"))
-	byName := map[string][]byte{"README": []byte(readme.String())}
+	byName = map[string][]byte{"README": []byte(readme.String())}
 	for _, f := range files {
 		if byName[f.name], err = f.data(); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", f.name, err)
+			return nil, nil, nil, fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
-	if strings.HasSuffix(path, ".tar.gz") || strings.HasSuffix(path, ".tgz") {
-		return result, contents, writeArchive(path, result.Time.Time, byName)
-	}
-	return result, contents, writeDirectory(path, byName)
+	return result, contents, byName, nil
 }
 
 func writeDirectory(path string, files map[string][]byte) error {
@@ -114,9 +133,13 @@ func writeArchive(path string, at time.Time, files map[string][]byte) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	compressed := gzip.NewWriter(file)
+	return pack(file, strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".tar.gz"), ".tgz"), at, files)
+}
+
+// pack writes files, in the order of their names, as an archive in which they are below a directory.
+func pack(w io.Writer, top string, at time.Time, files map[string][]byte) error {
+	compressed := gzip.NewWriter(w)
 	archive := tar.NewWriter(compressed)
-	top := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".tar.gz"), ".tgz")
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		header := &tar.Header{Name: top + "/" + name, Mode: 0o600, Size: int64(len(files[name])), ModTime: at, Typeflag: tar.TypeReg}
 		if err := archive.WriteHeader(header); err != nil {
@@ -242,7 +265,7 @@ func (n *node) archive() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	add("runtime.json", data)
+	add(runtimeFile, data)
 	slices.SortFunc(archive.Files, func(a, b txtar.File) int { return strings.Compare(a.Name, b.Name) })
 	return txtar.Format(&archive), nil
 }

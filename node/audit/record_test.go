@@ -7,59 +7,35 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"flag"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"golang.org/x/tools/txtar"
 	"k8s.io/component-base/version"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// fromRecord makes a node of the file node.txtar of a record.
-func fromRecord(t *testing.T, data []byte) *tree {
+// fromRecord returns the options for an audit of the file node.txtar of a record.
+func fromRecord(t *testing.T, data []byte) Options {
 	t.Helper()
-	n := &tree{t: t, dir: t.TempDir(), runtime: &fakeRuntime{pids: map[string]int{}}}
-	for _, file := range txtar.Parse(data).Files {
-		if !filepath.IsLocal(file.Name) {
-			t.Fatalf("the record has a file %q", file.Name)
-		}
-		content := strings.TrimSuffix(string(file.Data), "\n")
-		if strings.HasSuffix(file.Name, "/ns/mnt") {
-			n.link(file.Name, content)
-		} else {
-			n.write(file.Name, content)
-		}
+	record := filepath.Join(t.TempDir(), "node.txtar")
+	if err := os.WriteFile(record, data, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	var listing recordedRuntime
-	recorded, err := os.ReadFile(filepath.Join(n.dir, "runtime.json"))
-	if err == nil {
-		err = json.Unmarshal(recorded, &listing)
-	}
+	options, err := Recorded(record, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.runtime.name = listing.Name
-	for _, p := range listing.Pods {
-		n.runtime.sandboxes = append(n.runtime.sandboxes, &runtimeapi.PodSandbox{
-			Id: p.ID, State: runtimeapi.PodSandboxState_SANDBOX_READY, Annotations: p.Annotations, RuntimeHandler: p.Handler,
-			Metadata: &runtimeapi.PodSandboxMetadata{Namespace: p.Namespace, Name: p.Name, Uid: p.UID},
-		})
-		for _, c := range p.Containers {
-			n.runtime.containers = append(n.runtime.containers, &runtimeapi.Container{
-				Id: c.ID, PodSandboxId: p.ID, State: runtimeapi.ContainerState_CONTAINER_RUNNING, Metadata: &runtimeapi.ContainerMetadata{Name: c.Name},
-			})
-			n.runtime.pids[c.ID] = c.PID
-		}
-	}
-	return n
+	return options
 }
 
 // An audit of a record finds what the audit of the node has found, in both forms of a record. A
@@ -93,7 +69,7 @@ func TestARecordHasAllThatAnAuditNeeds(t *testing.T) {
 			t.Errorf("the archive has the mode %v (%v), want 0600", info.Mode(), err)
 		}
 		names := []string{}
-		for name, data := range unpack(t, archive) {
+		for name, data := range unpacked(t, archive) {
 			names = append(names, name)
 			fromDirectory, err := os.ReadFile(filepath.Join(directory, name))
 			if err != nil || len(fromDirectory) == 0 {
@@ -106,7 +82,7 @@ func TestARecordHasAllThatAnAuditNeeds(t *testing.T) {
 				t.Errorf("%s lacks %s:\n%s", name, program, data)
 			}
 			if name == "node.txtar" {
-				again, err := Audit(t.Context(), fromRecord(t, data).options())
+				again, err := Audit(t.Context(), fromRecord(t, data))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -128,7 +104,67 @@ func TestARecordHasAllThatAnAuditNeeds(t *testing.T) {
 	})
 }
 
-func unpack(t *testing.T, path string) map[string][]byte {
+// What a node writes into its log is not believed: a text that is no record of a node is an error.
+func TestATextThatIsNoRecordIsRefused(t *testing.T) {
+	var text bytes.Buffer
+	if err := RecordText(t.Context(), sample(t, true, false).options(), &text); err != nil {
+		t.Fatal(err)
+	}
+	said := "W1129 a line of a log\n" + text.String() + "another\n"
+	files, err := ParseText([]byte(said))
+	if err != nil || len(files) != 4 {
+		t.Fatalf("of a record between lines of a log, %d files are read: %v", len(files), err)
+	}
+	if again, err := Audit(t.Context(), fromRecord(t, files["node.txtar"])); err != nil || !again.Clean() {
+		t.Errorf("an audit of the record finds %+v (%v), want nothing", again, err)
+	}
+	packed := func(files map[string][]byte) string {
+		var archive bytes.Buffer
+		if err := pack(&archive, "record", time.Now(), files); err != nil {
+			t.Fatal(err)
+		}
+		return string(pem.EncodeToMemory(&pem.Block{Type: textType, Bytes: archive.Bytes()}))
+	}
+	for name, text := range map[string]string{
+		"nothing":                "",
+		"a record that was cut":  said[:len(said)/2],
+		"another block":          string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("a")})),
+		"bytes that are no gzip": string(pem.EncodeToMemory(&pem.Block{Type: textType, Bytes: []byte("a")})),
+		"a file too many":        packed(map[string][]byte{"../../etc/passwd": []byte("a")}),
+		"a file too few":         packed(map[string][]byte{"audit.json": []byte("{}")}),
+		"more than it may have":  packed(map[string][]byte{"README": []byte("a"), "audit.json": make([]byte, MaxRecord), "node.txtar": []byte("a"), "versions.json": []byte("a")}),
+	} {
+		if files, err := ParseText([]byte(text)); err == nil {
+			t.Errorf("%s gives the files %v", name, slices.Collect(maps.Keys(files)))
+		}
+	}
+}
+
+// A record comes from a stranger: its files stay below the directory.
+func TestARecordWritesNothingElsewhere(t *testing.T) {
+	above := t.TempDir()
+	for name, text := range map[string]string{
+		"a path upwards":             "-- ../outside --\na\n",
+		"an absolute path":           "-- /outside --\na\n",
+		"a link out of it":           "-- proc/1/ns/mnt --\n../../../../..\n",
+		"a file below a link":        "-- proc/1/ns/mnt --\nmnt:[1]\n-- proc/1/ns/mnt/outside --\na\n",
+		"no listing of the runtime":  "-- sys/fs/cgroup/cgroup.controllers --\ncpuset\n",
+		"a listing that is not JSON": "-- runtime.json --\na\n",
+	} {
+		record, dir := filepath.Join(t.TempDir(), "node.txtar"), filepath.Join(above, "inside")
+		if err := errors.Join(os.WriteFile(record, []byte(text), 0o600), os.MkdirAll(dir, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Recorded(record, dir); err == nil {
+			t.Errorf("%s is not refused", name)
+		}
+		if entries, err := os.ReadDir(above); err != nil || len(entries) != 1 {
+			t.Errorf("%s: beside the directory there is %v (%v)", name, entries, err)
+		}
+	}
+}
+
+func unpacked(t *testing.T, path string) map[string][]byte {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -166,7 +202,7 @@ func TestRecordedNodes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			result, err := Audit(t.Context(), fromRecord(t, data).options())
+			result, err := Audit(t.Context(), fromRecord(t, data))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -35,14 +35,7 @@ type tree struct {
 func newTree(t *testing.T, v1, systemd bool, online, pinning string) *tree {
 	t.Helper()
 	if os.Getuid() != 0 {
-		load = func(path string, online cpuset.CPUSet) (partition.Pools, []string, error) {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return nil, nil, nil
-			}
-			pools, err := partition.Parse(data, online)
-			return pools, nil, err
-		}
+		load = loadCopy
 	}
 	n := &tree{t: t, v1: v1, systemd: systemd, dir: t.TempDir(), runtime: &fakeRuntime{pids: map[string]int{}}, online: online, nextPID: 1000}
 	n.write("sys/devices/system/cpu/online", online)

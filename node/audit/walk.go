@@ -123,6 +123,10 @@ func (h Host) walk(ctx context.Context, runtime Runtime, configz []byte) (*node,
 			return nil, err
 		}
 	}
+	load := load
+	if h.recorded {
+		load = loadCopy
+	}
 	n.written, n.notes, n.poolsErr = load(h.at(partition.PinningFilePath), n.online)
 	n.pools = n.written
 	// Such pools confine nothing (design, section 2).

@@ -31,6 +31,7 @@ type auditOptions struct {
 	options                audit.Options
 	format                 output.Format
 	node, record, serve    string
+	from                   string
 	tlsCertificate, tlsKey string
 	watch, notes           bool
 	interval, duration     time.Duration
@@ -69,6 +70,9 @@ Exit codes:
   # Write what a bug report needs
   sudo kubectl-partition audit --record /tmp/audit.tar.gz
 
+  # Audit a node that somebody else has recorded
+  kubectl partition audit --from gathered/nodes/worker-1
+
   # Compare with the configuration of the running kubelet, not with its files
   sudo kubectl-partition audit --node worker-1 --kubeconfig /etc/kubernetes/admin.conf
 
@@ -88,7 +92,8 @@ Exit codes:
 	flags.StringVar(&f.node, "node", "", "name of this node: ask its kubelet, through kube-apiserver, for the configuration with which it runs")
 	flags.DurationVar(&f.options.Settle, "settle", time.Second, "time after which to look again at what seems wrong")
 	flags.BoolVar(&f.notes, "notes", true, "also list what else runs on CPUs outside the pools: host processes, interrupts, kernel threads")
-	flags.StringVar(&f.record, "record", "", "also write what a bug report needs to this file (.tar.gz) or new directory")
+	flags.StringVar(&f.record, "record", "", "also write what a bug report needs to this file (.tar.gz) or new directory; with -, write nothing else, and that as text to standard output")
+	flags.StringVar(&f.from, "from", "", "audit the node of a record in place of this one: a directory with its file node.txtar, or this file")
 	flags.BoolVar(&f.watch, "watch", false, "keep looking, and count what runs off its CPUs")
 	flags.DurationVar(&f.duration, "for", 0, "how long to watch; by default until interrupted")
 	flags.DurationVar(&f.interval, "interval", 5*time.Second, "time between two looks, with --watch and --serve")
@@ -97,7 +102,9 @@ Exit codes:
 	flags.StringVar(&f.tlsKey, "tls-private-key-file", "", "key of the certificate for --serve")
 	f.config.Namespace = nil // pods of all namespaces are on the node
 	f.config.AddFlags(flags)
-	command.MarkFlagsMutuallyExclusive("watch", "serve", "record")
+	command.MarkFlagsMutuallyExclusive("watch", "serve", "record", "from")
+	command.MarkFlagsMutuallyExclusive("root", "from")
+	command.MarkFlagsMutuallyExclusive("node", "from")
 	command.MarkFlagsMutuallyExclusive("watch", "settle")
 	command.MarkFlagsMutuallyExclusive("watch", "notes")
 	command.MarkFlagsRequiredTogether("tls-cert-file", "tls-private-key-file")
@@ -111,6 +118,9 @@ Exit codes:
 
 // Complete implements options.
 func (f *auditOptions) Complete(*cobra.Command, []string) error {
+	if f.from != "" {
+		return nil // the cluster at hand is another
+	}
 	if f.node != "" {
 		config, err := f.config.ToRESTConfig()
 		if err != nil {
@@ -142,8 +152,21 @@ func (f *auditOptions) Run(ctx context.Context) error {
 	case f.watch:
 		return f.runWatch(ctx)
 	}
+	if f.record == "-" {
+		return audit.RecordText(ctx, f.options, f.streams.Out)
+	}
 	var result *audit.Result
 	var err error
+	if f.from != "" {
+		dir, err := os.MkdirTemp("", "kubectl-partition-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		if f.options, err = audit.Recorded(f.from, dir); err != nil {
+			return err
+		}
+	}
 	if f.record != "" {
 		var contents []string
 		if result, contents, err = audit.Record(ctx, f.options, f.record); err == nil {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -111,7 +113,7 @@ func TestAuditAsksWhatNamespacesAllow(t *testing.T) {
 }
 
 func TestWrongFlagsOfAuditAreNamed(t *testing.T) {
-	for args, want := range map[string]string{
+	expectRefused(t, newAudit, map[string]string{
 		"--for 1m":                                 "--for needs --watch",
 		"--watch --interval 1ms":                   "--interval is 1ms, and must be at least 100ms",
 		"--serve nonsense":                         `--serve "nonsense" is not an address`,
@@ -122,10 +124,30 @@ func TestWrongFlagsOfAuditAreNamed(t *testing.T) {
 		"pod":                                  `unknown command "pod"`,
 		"--serve 192.0.2.1:0":                  "192.0.2.1:0",
 		"--kubeconfig /nonexistent/admin.conf": "/nonexistent/admin.conf",
-	} {
+		"--from /nonexistent --record a":       "[from record]",
+		"--from /nonexistent":                  "open /nonexistent: no such file or directory",
+		"--from .":                             "open node.txtar: no such file or directory",
+	})
+}
+
+// A record is audited in place of this node.
+func TestAuditOfARecord(t *testing.T) {
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	command := newAudit(streams)
+	command.SilenceErrors, command.SilenceUsage = true, true
+	command.SetArgs([]string{"--from", "../../../../node/audit/testdata/v2-systemd.txtar"})
+	if err := command.ExecuteContext(t.Context()); !errors.Is(err, errFound) || !strings.Contains(out.String(), "cgroup v2 (systemd)") || !strings.Contains(out.String(), "FINDING ") {
+		t.Errorf("the error is %v, and it printed\n%s", err, out)
+	}
+}
+
+// expectRefused runs a command with wrong flags. Each error has a text, and nothing is printed.
+func expectRefused(t *testing.T, make func(genericiooptions.IOStreams) *cobra.Command, wrong map[string]string) {
+	t.Helper()
+	for args, want := range wrong {
 		t.Run(args, func(t *testing.T) {
 			streams, _, out, errOut := genericiooptions.NewTestIOStreams()
-			command := newAudit(streams)
+			command := make(streams)
 			command.SilenceErrors, command.SilenceUsage = true, true
 			command.SetArgs(strings.Fields(args))
 			err := command.ExecuteContext(t.Context())
