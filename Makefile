@@ -282,7 +282,7 @@ need-older-binaries: $(CARRY)
 	@for release in $(OLDER); do $(CARRY) build $$release kubelet; done
 	@if [[ -n "$(OLDER)" ]]; then $(CARRY) build $(lastword $(OLDER)) kube-apiserver; fi
 need-previous-binaries: $(CARRY)
-	@if [[ -z "$(SHORT)" && -n "$(PREVIOUS)" ]]; then scripts/previous.sh "$(PREVIOUS)" $(RELEASE); fi
+	@if [[ -z "$(SHORT)" && -n "$(PREVIOUS)" ]]; then scripts/previous.sh kubernetes "$(PREVIOUS)" $(RELEASE); fi
 need-kwok: $(if $(SHORT),,kwok)
 need-control-plane-images: $(if $(SHORT),,control-plane-images)
 need-plugin: $(PLUGIN)

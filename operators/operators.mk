@@ -85,8 +85,8 @@ operators-e2e: build $(GOTESTSUM) operators-images ## Run the companions' end-to
 UPGRADE_FROM ?= $(PREVIOUS)
 .PHONY: operators-lifecycle
 operators-lifecycle: build $(GOTESTSUM) operators-images ## Install the companions of UPGRADE_FROM on a node of this host, upgrade them in the middle of their work, and remove them, with make
-	scripts/operators-previous.sh "$(UPGRADE_FROM)" $(RELEASE)
-	cd operators && $(GOTEST) -vet=off -count=1 -timeout=40m -run='^TestAnAdministratorInstallsUpgradesAndRemovesEachCompanion$$/$(E2E_RUN)' ./e2e -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images" -checkout="$(CURDIR)" -previous="$(CURDIR)/$(OUT)/operators/previous"
+	scripts/previous.sh operators-images "$(UPGRADE_FROM)" $(RELEASE)
+	cd operators && $(GOTEST) -vet=off -count=1 -timeout=40m -run='^TestAnAdministratorInstallsUpgradesAndRemovesEachCompanion$$/$(E2E_RUN)' ./e2e -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images" -checkout="$(CURDIR)" -previous="$(CURDIR)/$(OUT)/previous/companions"
 
 # What has passed with the same programs and manifests is not run again, except with FRESH=1; it is noted in
 # _output/operators/passed.

@@ -1,22 +1,37 @@
 #!/usr/bin/env bash
-# Build kubelet and kube-apiserver as another revision of this project has them, in a git worktree
-# of that revision: of a release, or of the newest before it if the revision does not know it. They
-# are in _output/previous/bin afterwards.
+# previous.sh WHAT REVISION RELEASE builds what another revision of this project has, in a git worktree of that revision:
+#
+#   kubernetes        kubelet and kube-apiserver of the release, or of the newest before it that the revision knows, in
+#                     _output/previous/bin
+#   operators-images  what make install OPERATOR=... needs in _output/previous/companions to install companions. What no
+#                     companion is made of is that of this checkout
 set -euo pipefail
 cd "$(dirname "$0")/.."
-revision=$1
-release=$2
+what=$1
+revision=$2
+release=$3
 commit=$(git rev-parse --verify --quiet "$revision^{commit}") || {
-  echo "make e2e: PREVIOUS=$revision is not a revision of this checkout; fetch the tags, or leave it out with PREVIOUS=" >&2
+  echo "make: there is no revision \"$revision\" of this project in this checkout to upgrade from; fetch it, or name another: PREVIOUS= of make e2e, which may be empty, or UPGRADE_FROM= of make operators-lifecycle" >&2
   exit 1
 }
 above=_output/previous
-checkout=$above/checkout
+checkout=$above/companions
+if [[ $what == kubernetes ]]; then
+  checkout=$above/checkout
+fi
 if [[ -e $checkout/.git ]]; then
   git -C "$checkout" checkout --quiet --detach "$commit"
 else
   git worktree prune
   git worktree add --quiet --detach "$checkout" "$commit"
+fi
+if [[ $what != kubernetes ]]; then
+  mkdir -p "$checkout/_output/$release"
+  ln -sfn "$PWD/_output/tools" "$checkout/_output/tools"
+  ln -sfn "$PWD/_output/$release/bin" "$checkout/_output/$release/bin"
+  echo "make $what, as $revision has it" >&2
+  MAKEFLAGS='' make --no-print-directory --directory="$checkout" "$what"
+  exit
 fi
 if [[ ! -d $checkout/build/releases/$release ]]; then
   wanted=$release
