@@ -206,7 +206,7 @@ CHECKED = $(if $(SHORT),$(filter-out $(LONG_TO_COMPILE),$(MODULES)),$(MODULES))
 RACE = $(filter-out test/% operators/test/% node scheduler operators/api cmd/kubectl-partition% $(if $(SHORT),operators),$(MODULES))
 # Lint vets all modules, so unit tests need not: vet looks at all that they import, too. FRESH=1 runs them even if go
 # remembers that they pass.
-UNIT = go test -vet=off$(if $(FRESH), -count=1)
+UNIT = go test -vet=off $(SHORT)$(if $(FRESH), -count=1)
 .PHONY: unit
 unit: ## Run the unit tests, most of them with the race detector
 	@for module in $(RACE); do echo "unit tests of $$module" >&2; (cd $$module && $(UNIT) -race ./...); done

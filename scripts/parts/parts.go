@@ -111,6 +111,7 @@ func (r *run) leaves() []left {
 		left{"the long end-to-end tests", "e2e", "they, and the unpatched binaries that they need, take a quarter of an hour"},
 		left{"workload classes with the real controllers of Machines", "operators-test", "OpenShift's and Cluster API's take long to compile"},
 		left{"signatures of images by cosign", "images-cosign-test", "cosign's own code takes long to compile"},
+		left{"krew's check of the plugin's manifest", "unit", "krew takes long to compile"},
 		left{"the companions' Helm chart", "operators-chart-test", "Helm's own code takes long to compile"},
 		left{"what workload classes save", "bench-classes", "it imports the scheduler, and calculates for minutes"},
 		left{"the roll-back of a companion on a real node", "operators-e2e", "it waits for a minute and a half"},

@@ -14,7 +14,7 @@ import (
 // krew's own program checks the manifest, and krew installs the plugin of each platform by it.
 func TestKrewTakesTheManifest(t *testing.T) {
 	if testing.Short() {
-		t.Skip("krew takes a while to compile")
+		t.Skip("a short run has no krew; make unit compiles it, and runs this test with it")
 	}
 	tools := t.TempDir()
 	run := func(env []string, name string, args ...string) {
