@@ -259,6 +259,14 @@ func TestTheLockFilePinsBothPlatforms(t *testing.T) {
 	}
 }
 
+func TestDebianHasItsOwnNamesOfArchitectures(t *testing.T) {
+	for platform, want := range map[string]string{"linux/arm64": "arm64", "linux/ppc64le": "ppc64el", "linux/s390x": "s390x"} {
+		if got := Architecture(platform); got != want {
+			t.Errorf("%s is %s to Debian, want %s", platform, got, want)
+		}
+	}
+}
+
 func TestALockFileThatPinsNothingIsRefused(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"a package without a hash", `{"bases": {"b": {"packages": {"linux/amd64": [{"name": "bash", "version": "5", "path": "pool/b.deb"}]}}}}`, `base b, linux/amd64: package "bash" is not pinned: version "5", path "pool/b.deb", sha256 ""`},

@@ -104,6 +104,14 @@ func (l *Lock) Write(file string) error {
 	return os.Rename(temporary, file)
 }
 
+// Architecture is Debian's name of a platform such as linux/arm64.
+func Architecture(platform string) string {
+	if platform == "linux/ppc64le" {
+		return "ppc64el"
+	}
+	return strings.TrimPrefix(platform, "linux/")
+}
+
 // Refresh pins, for each base and platform, the versions that the host's Debian archives have now.
 // The host's own lists of packages stay as they are.
 func (l *Lock) Refresh(ctx context.Context, platforms []string) error {
@@ -113,7 +121,7 @@ func (l *Lock) Refresh(ctx context.Context, platforms []string) error {
 	}
 	l.Suite = repositories[0].release
 	for _, platform := range platforms {
-		apt, err := newApt(ctx, repositories, strings.TrimPrefix(platform, "linux/"))
+		apt, err := newApt(ctx, repositories, Architecture(platform))
 		if err != nil {
 			return fmt.Errorf("%s: %w", platform, err)
 		}

@@ -13,8 +13,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,7 +44,7 @@ type Program struct {
 const sums = "SHA256SUMS"
 
 // machines are ELF's names of architectures, by Go's.
-var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "ppc64le": elf.EM_PPC64, "s390x": elf.EM_S390}
 
 // KnownPlatform returns an error for a platform that programs cannot be checked for.
 func KnownPlatform(platform string) error {
@@ -51,7 +53,7 @@ func KnownPlatform(platform string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("platform %q: neither linux/amd64 nor linux/arm64", platform)
+	return fmt.Errorf("platform %q: known are linux/%s", platform, strings.Join(slices.Sorted(maps.Keys(machines)), ", linux/"))
 }
 
 // flags are those of go build without which a program would not be what its commit gives; an empty value

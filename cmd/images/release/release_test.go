@@ -599,7 +599,7 @@ func TestWhatFailsLeavesThePreviousRelease(t *testing.T) {
 				o.Binaries = map[string][]string{"linux/amd64": o.Binaries[platform]}
 			}
 		}},
-		{"an unknown platform", `platform "linux/s390x": neither linux/amd64 nor linux/arm64`, t.Context(), func(o *Options) { o.Binaries = map[string][]string{"linux/s390x": nil} }},
+		{"an unknown platform", `platform "linux/riscv64": known are linux/amd64, linux/arm64, linux/ppc64le, linux/s390x`, t.Context(), func(o *Options) { o.Binaries = map[string][]string{"linux/riscv64": nil} }},
 		{"binaries of another release", "the binaries have version v1.37.0+wp.1234567, but the release is v1.36.3", t.Context(), func(o *Options) { o.Release = "v1.36.3" }},
 		{"binaries of a release of the same beginning", "the binaries have version v1.37.0+wp.1234567, but the release is v1.37", t.Context(), func(o *Options) { o.Release = "v1.37" }},
 		{"a binary that is built again meanwhile", "it was built again meanwhile", t.Context(), func(o *Options) {

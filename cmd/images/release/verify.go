@@ -182,7 +182,7 @@ func startAll(ctx context.Context, from io.Reader, platform string, started func
 }
 
 // emulators are the programs of Debian's qemu-user-static, by Go's names of architectures.
-var emulators = map[string]string{"amd64": "qemu-x86_64-static", "arm64": "qemu-aarch64-static"}
+var emulators = map[string]string{"amd64": "qemu-x86_64-static", "arm64": "qemu-aarch64-static", "ppc64le": "qemu-ppc64le-static", "s390x": "qemu-s390x-static"}
 
 // emulator returns the program that runs those of an architecture; none for this host's.
 func emulator(architecture string) (string, error) {

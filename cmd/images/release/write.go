@@ -700,7 +700,7 @@ func (w *writer) pack(ctx context.Context, p Package, platform string) error {
 		p.Files(installed)
 	}
 	deb := &debian.Deb{
-		Name: p.Name, Version: debVersion(w.Version, cmp.Or(w.Date, binary.Date)), Architecture: strings.TrimPrefix(platform, "linux/"), Section: p.Section,
+		Name: p.Name, Version: debVersion(w.Version, cmp.Or(w.Date, binary.Date)), Architecture: debian.Architecture(platform), Section: p.Section,
 		Maintainer: maintainer, Homepage: source(w.Source, binary), Depends: p.Depends, Recommends: p.Recommends, Summary: p.Summary,
 		Description: []string{p.Summary + ",", "with workload partitioning, built from commit", binary.Revision + "."},
 		Files:       installed, ConfigFiles: p.ConfigFiles, Scripts: p.Scripts, Date: binary.Date,
