@@ -153,6 +153,10 @@ func (p *Program) setting(key string) string {
 // Platform is the one that it was built for, such as linux/arm64.
 func (p *Program) Platform() string { return p.setting("GOOS") + "/" + p.setting("GOARCH") }
 
+// FIPS is the version of Go's cryptographic module with which it was built to be in FIPS mode by default, such as
+// v1.0.0-c2097c7c, or latest for what is in its Go; it is empty if it was not.
+func (p *Program) FIPS() string { return p.setting("GOFIPS140") }
+
 // vouched checks the program against the checksums next to it, if there are any.
 func (p *Program) vouched(dir string) error {
 	file, err := os.Open(filepath.Join(dir, sums))
@@ -174,6 +178,9 @@ func (p *Program) vouched(dir string) error {
 	}
 	return errors.Join(lines.Err(), fmt.Errorf("%s is not in %s, so its version is unknown: build it again", p.File, file.Name()))
 }
+
+// FIPSVersion is the end of the version of programs in FIPS mode.
+const FIPSVersion = "-fips"
 
 // Version returns the version that the checksums in the directories name. Directories without
 // checksums have none; all others must agree.

@@ -152,6 +152,7 @@ func TestPackagesAreOrderedAsTheyWereMade(t *testing.T) {
 		debVersion("v1.38.0+wp.c234567", monday),
 		debVersion("v1.38.0+wp.1234567", tuesday),
 		debVersion("v1.38.0+wp.1234567", tuesday.Add(time.Second)),
+		debVersion("v1.38.0+wp.1234567-fips", tuesday.Add(time.Second)),
 		"1.38.1-1.1",
 		debVersion("v1.38.1+wp.1234567", monday),
 	}
@@ -600,6 +601,12 @@ func TestWhatFailsLeavesThePreviousRelease(t *testing.T) {
 			}
 		}},
 		{"an unknown platform", `platform "linux/riscv64": known are linux/amd64, linux/arm64, linux/ppc64le, linux/s390x`, t.Context(), func(o *Options) { o.Binaries = map[string][]string{"linux/riscv64": nil} }},
+		{"binaries that are not in FIPS mode", `/kube-scheduler was built with GOFIPS140="", and its version is v1.37.0+wp.1234567-fips: `, t.Context(), func(o *Options) { o.Version += "-fips" }},
+		{"binaries that are, without their version", `/kube-scheduler was built with GOFIPS140="latest", and its version is v1.37.0+wp.1234567: `, t.Context(), func(o *Options) {
+			dir := t.TempDir()
+			gobinary.Write(t, filepath.Join(dir, "kube-scheduler"), gobinary.Program(t, "fips"))
+			o.Binaries = map[string][]string{"linux/amd64": {dir}}
+		}},
 		{"binaries of another release", "the binaries have version v1.37.0+wp.1234567, but the release is v1.36.3", t.Context(), func(o *Options) { o.Release = "v1.36.3" }},
 		{"binaries of a release of the same beginning", "the binaries have version v1.37.0+wp.1234567, but the release is v1.37", t.Context(), func(o *Options) { o.Release = "v1.37" }},
 		{"a binary that is built again meanwhile", "it was built again meanwhile", t.Context(), func(o *Options) {

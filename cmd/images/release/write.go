@@ -317,6 +317,9 @@ func (w *writer) find(name, platform string) (*program.Program, error) {
 	if err != nil {
 		return nil, err
 	}
+	if (p.FIPS() != "") != strings.HasSuffix(w.Version, program.FIPSVersion) {
+		return nil, fmt.Errorf("%s was built with GOFIPS140=%q, and its version is %s: build it again, with carry build --fips for a version that ends with %s", p.File, p.FIPS(), w.Version, program.FIPSVersion)
+	}
 	if p.Revision == "" {
 		if w.Commit == "" {
 			return nil, fmt.Errorf("%s has no vcs.revision: build it in a git checkout, or give its commit and date", p.File)

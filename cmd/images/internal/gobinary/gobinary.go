@@ -36,11 +36,12 @@ var built = sync.OnceValues(func() (map[string][]byte, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
+	fips := "off"
 	run := func(goos, arch, name string, args ...string) error {
 		cmd := exec.Command(name, args...)
 		cmd.Dir = dir
 		// The same commit in each run gives the same program.
-		cmd.Env = append(os.Environ(), "GOARCH="+arch, "GOOS="+goos, "CGO_ENABLED=0", "GOWORK=off",
+		cmd.Env = append(os.Environ(), "GOARCH="+arch, "GOOS="+goos, "CGO_ENABLED=0", "GOWORK=off", "GOFIPS140="+fips,
 			"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_AUTHOR_DATE=2026-08-26T10:44:20Z",
 			"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com", "GIT_COMMITTER_DATE=2026-08-26T10:44:20Z")
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -61,12 +62,13 @@ var built = sync.OnceValues(func() (map[string][]byte, error) {
 		}
 	}
 	programs := map[string][]byte{}
-	for _, name := range append(Platforms, "darwin/arm64", "windows/amd64", "bare", "untrimmed", "debug", "dirty") {
+	for _, name := range append(Platforms, "darwin/arm64", "windows/amd64", "bare", "untrimmed", "debug", "fips", "dirty") {
 		goos, arch, ok := strings.Cut(name, "/")
 		if !ok {
 			goos, arch = "linux", "amd64"
 		}
 		flags := []string{"-trimpath", "-buildvcs=true"}
+		fips = "off"
 		switch name {
 		case "bare":
 			flags = []string{"-trimpath", "-buildvcs=false"}
@@ -74,6 +76,8 @@ var built = sync.OnceValues(func() (map[string][]byte, error) {
 			flags = append(flags, "-trimpath=false")
 		case "debug":
 			flags = append(flags, "-gcflags=-N -l")
+		case "fips":
+			fips = "latest"
 		case "dirty":
 			if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(source+"// changed\n"), 0o600); err != nil {
 				return nil, err
@@ -90,8 +94,8 @@ var built = sync.OnceValues(func() (map[string][]byte, error) {
 })
 
 // Program returns the program of a platform, or one of linux/amd64: for "bare", one that does not name its
-// commit; for "untrimmed", one that has paths of this host; for "debug", one that is not optimized; or, for
-// "dirty", one that was built from changes that are not committed.
+// commit; for "untrimmed", one that has paths of this host; for "debug", one that is not optimized; for "fips", one that
+// is in FIPS mode; or, for "dirty", one that was built from changes that are not committed.
 func Program(t *testing.T, platform string) []byte {
 	t.Helper()
 	programs, err := built()
