@@ -28,8 +28,9 @@ const (
 const (
 	// Signed says nothing but that the key signed the artifact: what cosign sign writes.
 	Signed = "https://sigstore.dev/cosign/sign/v1"
-	// CycloneDX is a bill of materials.
+	// CycloneDX and SPDX are bills of materials.
 	CycloneDX = "https://cyclonedx.org/bom"
+	SPDX      = "https://spdx.dev/Document"
 	// Provenance is SLSA's.
 	Provenance = "https://slsa.dev/provenance/v1"
 )

@@ -16,6 +16,12 @@ import (
 	"workload.openshift.io/kubernetes/cmd/images/oci"
 )
 
+// The predicates of what is attached to an image: to the index of all platforms, and to the image of each.
+var (
+	attachedToIndexes = []string{attest.Signed, attest.Provenance}
+	attachedToImages  = []string{attest.Signed, attest.Provenance, attest.CycloneDX, attest.SPDX}
+)
+
 // checkAttached checks that each image of a directory has what its key attaches to it, and that all of it is signed by
 // the key and about that image. It returns how much there is.
 func checkAttached(dir string, key crypto.PublicKey) (count int, err error) {
@@ -48,7 +54,7 @@ func checkAttached(dir string, key crypto.PublicKey) (count int, err error) {
 		if !descriptor.MediaType.IsIndex() {
 			continue
 		}
-		want := map[v1.Hash][]string{descriptor.Digest: {attest.Signed, attest.Provenance}}
+		want := map[v1.Hash][]string{descriptor.Digest: attachedToIndexes}
 		below, err := index.ImageIndex(descriptor.Digest)
 		if err != nil {
 			return 0, err
@@ -58,7 +64,7 @@ func checkAttached(dir string, key crypto.PublicKey) (count int, err error) {
 			return 0, err
 		}
 		for _, platform := range platforms.Manifests {
-			want[platform.Digest] = []string{attest.Signed, attest.Provenance, attest.CycloneDX}
+			want[platform.Digest] = attachedToImages
 		}
 		for digest, predicates := range want {
 			for _, predicate := range predicates {

@@ -38,8 +38,9 @@ func TestSignaturesAreWhereRegistriesLookForThem(t *testing.T) {
 	o.Images = slices.DeleteFunc(o.Images, func(image Image) bool { return image.Name != "kube-scheduler" })
 	o.Packages = nil
 	write(t, o)
-	// An index and an image of each of two platforms are signed and have a provenance, and the images a bill of materials.
-	if count, err := checkAttached(o.Dir, key.Public()); err != nil || count != 8 {
+	// An index and an image of each of two platforms are signed and have a provenance, and the images a bill of materials in
+	// two formats.
+	if count, err := checkAttached(o.Dir, key.Public()); err != nil || count != 10 {
 		t.Errorf("%d attestations: %v", count, err)
 	}
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -68,43 +69,62 @@ func TestSignaturesAreWhereRegistriesLookForThem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			index, err := remote.Referrers(digest)
+			expectAttached(t, digest, []string{attest.Signed, attest.Provenance}, key.Public(), other.Public())
+			index, err := remote.Index(digest)
 			if err != nil {
 				t.Fatal(err)
 			}
-			manifest, err := index.IndexManifest()
+			platforms, err := index.IndexManifest()
 			if err != nil {
 				t.Fatal(err)
 			}
-			var predicates []string
-			for _, descriptor := range manifest.Manifests {
-				image, err := remote.Image(digest.Context().Digest(descriptor.Digest.String()))
-				if err != nil {
-					t.Fatal(err)
-				}
-				_, predicate, err := readAttachment(image, key.Public())
-				if err != nil {
-					t.Fatal(err)
-				}
-				raw, err := image.RawManifest()
-				if err != nil || !strings.Contains(string(raw), `"artifactType":"`+attest.BundleType+`"`) {
-					t.Errorf("the manifest is %s (%v)", raw, err)
-				}
-				predicates = append(predicates, predicate)
+			for _, platform := range platforms.Manifests {
+				of := digest.Context().Digest(platform.Digest.String())
+				expectAttached(t, of, []string{attest.CycloneDX, attest.Signed, attest.Provenance, attest.SPDX}, key.Public(), other.Public())
 			}
-			slices.Sort(predicates)
-			if !slices.Equal(predicates, []string{attest.Signed, attest.Provenance}) {
-				t.Errorf("the registry lists %q", predicates)
-			}
-			verifyByCosign(t, digest.String(), key.Public(), true)
-			verifyByCosign(t, digest.String(), other.Public(), false)
 		})
 	}
 }
 
+// expectAttached expects that a registry lists these predicates, in order of their names, of an image, and that one key has
+// signed them, and the other has not.
+func expectAttached(t *testing.T, digest name.Digest, want []string, key, other crypto.PublicKey) {
+	t.Helper()
+	index, err := remote.Referrers(digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var predicates []string
+	for _, descriptor := range manifest.Manifests {
+		image, err := remote.Image(digest.Context().Digest(descriptor.Digest.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, predicate, err := readAttachment(image, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := image.RawManifest()
+		if err != nil || !strings.Contains(string(raw), `"artifactType":"`+attest.BundleType+`"`) {
+			t.Errorf("the manifest is %s (%v)", raw, err)
+		}
+		predicates = append(predicates, predicate)
+	}
+	slices.Sort(predicates)
+	if !slices.Equal(predicates, want) {
+		t.Errorf("the registry lists %q of %s, want %q", predicates, digest, want)
+	}
+	verifyByCosign(t, digest.String(), want, key, true)
+	verifyByCosign(t, digest.String(), want, other, false)
+}
+
 // verifyByCosign has cosign's own code verify what is attached to an image, if the program of cmd/images/test/cosign is
 // there.
-func verifyByCosign(t *testing.T, reference string, key crypto.PublicKey, valid bool) {
+func verifyByCosign(t *testing.T, reference string, predicates []string, key crypto.PublicKey, valid bool) {
 	t.Helper()
 	program := os.Getenv("TEST_ASSET_COSIGN")
 	if program == "" {
@@ -120,7 +140,7 @@ func verifyByCosign(t *testing.T, reference string, key crypto.PublicKey, valid 
 		t.Fatal(err)
 	}
 	output, err := exec.Command(program, reference, file).CombinedOutput()
-	if is := err == nil && string(output) == attest.Signed+"\n"+attest.Provenance+"\n"; is != valid {
+	if is := err == nil && string(output) == strings.Join(predicates, "\n")+"\n"; is != valid {
 		t.Errorf("by cosign it is valid: %t, want %t: %v: %s", is, valid, err, output)
 	}
 }

@@ -133,6 +133,7 @@ func TestTheSameBinariesGiveTheSameBytes(t *testing.T) {
 	for _, name := range []string{
 		"archives/hyperkube-linux-arm64.tar", "images.txt", "layout/index.json", "packages/kubectl-linux-amd64.tar.gz",
 		"packages/kubelet_1.37.0+wp.20260826T104420.1234567-1_arm64.deb", "provenance/kube-proxy.intoto.json", "sbom/kube-proxy-linux-amd64.cdx.json",
+		"sbom/kube-proxy-linux-amd64.spdx.json",
 	} {
 		if files[0][name] == "" {
 			t.Errorf("there is no %s in %v", name, slices.Sorted(maps.Keys(files[0])))

@@ -337,7 +337,7 @@ func (w *writer) image(ctx context.Context, to layout.Path, image Image) error {
 		Builder:    w.Commit,
 		Parameters: map[string]any{"image": image.Name, "release": w.Release, "version": w.Version, "platforms": w.platforms()},
 	}
-	built, bills := map[string]v1.Image{}, map[string][]byte{}
+	built, bills := map[string]v1.Image{}, map[string]map[string][]byte{}
 	var first *program.Program
 	for _, platform := range w.platforms() {
 		if err := ctx.Err(); err != nil {
@@ -384,13 +384,16 @@ func (w *writer) image(ctx context.Context, to layout.Path, image Image) error {
 			Suite: w.Lock.Suite, Packages: from.packages, Base: from.reference, BaseDigest: from.digest,
 		}
 		own := image.Name + "-" + strings.ReplaceAll(platform, "/", "-")
-		var written bytes.Buffer
-		if err := sbom.Write(&written, bill); err != nil {
-			return err
-		}
-		bills[digest.String()] = written.Bytes()
-		if err := os.WriteFile(filepath.Join(w.dir, sbomDir, own+".cdx.json"), written.Bytes(), 0o644); err != nil {
-			return err
+		bills[digest.String()] = map[string][]byte{}
+		for _, format := range billFormats {
+			var written bytes.Buffer
+			if err := format.write(&written, bill); err != nil {
+				return err
+			}
+			bills[digest.String()][format.predicate] = written.Bytes()
+			if err := os.WriteFile(filepath.Join(w.dir, sbomDir, own+format.extension), written.Bytes(), 0o644); err != nil {
+				return err
+			}
 		}
 		tag, err := name.NewTag(reference + ":" + Tag(w.Version))
 		if err != nil {
@@ -431,22 +434,32 @@ func (w *writer) image(ctx context.Context, to layout.Path, image Image) error {
 	return os.WriteFile(filepath.Join(w.dir, provenanceDir, image.Name+".intoto.json"), origin.Bytes(), 0o644)
 }
 
+// billFormats are those of bills of materials.
+var billFormats = []struct {
+	extension, predicate string
+	write                func(io.Writer, sbom.Image) error
+}{
+	{".cdx.json", attest.CycloneDX, sbom.WriteCycloneDX},
+	{".spdx.json", attest.SPDX, sbom.WriteSPDX},
+}
+
 // attest attaches what the key signs to an image: that it is ours, from what it was made, and for each platform what is
-// in it. Without a key there is nothing.
-func (w *writer) attest(to layout.Path, named string, index v1.ImageIndex, built map[string]v1.Image, origin []byte, bills map[string][]byte) error {
+// in it. The bills are by the digest of an image and the type of their predicate. Without a key there is nothing.
+func (w *writer) attest(to layout.Path, named string, index v1.ImageIndex, built map[string]v1.Image, origin []byte, bills map[string]map[string][]byte) error {
 	if w.Key == nil {
 		return nil
 	}
-	attach := func(subject partial.Describable, predicateType string, statement []byte) error {
+	attach := func(subject partial.Describable, predicateType string) error {
 		descriptor, err := partial.Descriptor(subject)
 		if err != nil {
 			return err
 		}
+		statement := origin
 		switch predicateType {
 		case attest.Signed:
 			statement, err = attest.Statement(named, descriptor.Digest.Hex, predicateType, json.RawMessage("{}"))
-		case attest.CycloneDX:
-			statement, err = attest.Statement(named, descriptor.Digest.Hex, predicateType, bills[descriptor.Digest.String()])
+		case attest.CycloneDX, attest.SPDX:
+			statement, err = attest.Statement(named, descriptor.Digest.Hex, predicateType, bills[descriptor.Digest.String()][predicateType])
 		}
 		if err != nil {
 			return err
@@ -461,12 +474,16 @@ func (w *writer) attest(to layout.Path, named string, index v1.ImageIndex, built
 		}
 		return to.AppendImage(attachment, layout.WithAnnotations(map[string]string{oci.AttachedTo: named}))
 	}
-	if err := cmp.Or(attach(index, attest.Signed, nil), attach(index, attest.Provenance, origin)); err != nil {
-		return err
+	for _, predicate := range attachedToIndexes {
+		if err := attach(index, predicate); err != nil {
+			return err
+		}
 	}
 	for _, platform := range w.platforms() {
-		if err := cmp.Or(attach(built[platform], attest.Signed, nil), attach(built[platform], attest.Provenance, origin), attach(built[platform], attest.CycloneDX, nil)); err != nil {
-			return err
+		for _, predicate := range attachedToImages {
+			if err := attach(built[platform], predicate); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

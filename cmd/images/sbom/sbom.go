@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sbom writes what is in an image as a bill of materials, in CycloneDX's format: the Go
+// Package sbom writes what is in an image as a bill of materials, in the formats of CycloneDX and SPDX: the Go
 // modules of each program, and Debian's packages. It must not know how an image is made.
 package sbom
 
@@ -37,8 +37,14 @@ type Image struct {
 	Base, BaseDigest string
 }
 
-// Write writes the bill of materials. The same image gives the same bytes.
-func Write(to io.Writer, image Image) error {
+// WriteCycloneDX writes the bill of materials in CycloneDX's format, version 1.6, as JSON. The same image gives the same
+// bytes.
+func WriteCycloneDX(to io.Writer, image Image) error {
+	return cdx.NewBOMEncoder(to, cdx.BOMFileFormatJSON).SetPretty(true).SetEscapeHTML(false).EncodeVersion(describe(image), cdx.SpecVersion1_6)
+}
+
+// describe returns the bill of materials. Its components and dependencies are sorted.
+func describe(image Image) *cdx.BOM {
 	bom := cdx.NewBOM()
 	self := cdx.Component{
 		BOMRef: image.Name + "@" + image.Digest, Type: cdx.ComponentTypeContainer, Name: image.Name, Version: image.Version,
@@ -54,6 +60,9 @@ func Write(to io.Writer, image Image) error {
 	}
 	for _, p := range image.Programs {
 		binary := cdx.Component{BOMRef: "program/" + p.Name, Type: cdx.ComponentTypeApplication, Name: p.Name, Version: image.Version, Hashes: hashes(p.SHA256)}
+		if module := p.FIPS(); module != "" {
+			binary.Properties = &[]cdx.Property{{Name: "GOFIPS140", Value: module}}
+		}
 		add(self.BOMRef, binary)
 		for _, module := range modules(p.Info) {
 			path, version := identify(module, image.Version, image.Release)
@@ -87,7 +96,7 @@ func Write(to io.Writer, image Image) error {
 		edges = append(edges, cdx.Dependency{Ref: ref, Dependencies: &on})
 	}
 	bom.Components, bom.Dependencies = &listed, &edges
-	return cdx.NewBOMEncoder(to, cdx.BOMFileFormatJSON).SetPretty(true).SetEscapeHTML(false).EncodeVersion(bom, cdx.SpecVersion1_6)
+	return bom
 }
 
 // modules are those of a program. The first is Go's library: what some builds of Go say after their version,

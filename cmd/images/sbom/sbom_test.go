@@ -4,12 +4,17 @@ package sbom
 
 import (
 	"bytes"
+	"cmp"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
+	spdxjson "github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdxlib"
 
 	"workload.openshift.io/kubernetes/cmd/images/debian"
 	"workload.openshift.io/kubernetes/cmd/images/program"
@@ -53,7 +58,7 @@ build	-trimpath=true
 	info.GoVersion = "go1.26.10 (Red Hat 1.26.10-1.el9) X:strictfipsruntime"
 	var out bytes.Buffer
 	image := Image{Name: "kubelet", Version: "v1.37.2+wp.c783bd3", Release: "v1.37.2", Digest: "sha256:1234", Programs: []*program.Program{{Name: "kubelet", SHA256: "1234", Info: info}}}
-	if err := Write(&out, image); err != nil {
+	if err := WriteCycloneDX(&out, image); err != nil {
 		t.Fatal(err)
 	}
 	bom := cdx.BOM{}
@@ -72,6 +77,86 @@ build	-trimpath=true
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the components are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestBothFormatsSayTheSame(t *testing.T) {
+	info := func(settings ...debug.BuildSetting) *debug.BuildInfo {
+		return &debug.BuildInfo{GoVersion: "go1.26.10", Main: debug.Module{Path: "k8s.io/kubernetes"}, Settings: settings,
+			Deps: []*debug.Module{{Path: "golang.org/x/net", Version: "v0.57.0"}}}
+	}
+	hash := strings.Repeat("ab", 32)
+	image := Image{
+		Name: "workload.openshift.io/kube-proxy", Version: "v1.37.2+wp.c783bd3-fips", Release: "v1.37.2", Platform: "linux/arm64", Digest: "sha256:" + hash,
+		Date: time.Date(2026, 8, 26, 12, 44, 20, 0, time.FixedZone("east", 7200)), Suite: "bookworm",
+		Programs: []*program.Program{
+			{Name: "kube-proxy", SHA256: hash, Info: info(debug.BuildSetting{Key: "GOFIPS140", Value: "v1.0.0-c2097c7c"})},
+			{Name: "kube-log-runner", SHA256: hash, Info: info()},
+		},
+		Packages: []debian.Package{{Name: "iptables", Version: "1.8.9-2", Architecture: "arm64", SHA256: hash}},
+		Base:     "registry.example.com/base:1", BaseDigest: "sha256:" + hash,
+	}
+	var cycloneDX, first, second bytes.Buffer
+	if err := cmp.Or(WriteCycloneDX(&cycloneDX, image), WriteSPDX(&first, image), WriteSPDX(&second, image)); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(first.Bytes(), second.Bytes()) {
+		t.Error("the same image gives other bytes")
+	}
+	bom := cdx.BOM{}
+	if err := cdx.NewBOMDecoder(&cycloneDX, cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
+		t.Fatal(err)
+	}
+	document, err := spdxjson.Read(&first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := spdxlib.ValidateDocument(document); err != nil {
+		t.Error(err)
+	}
+	if document.CreationInfo.Created != "2026-08-26T10:44:20Z" || document.DocumentNamespace != "https://workload.openshift.io/spdx/workload.openshift.io/kube-proxy@sha256:"+hash {
+		t.Errorf("%s was made at %s", document.DocumentNamespace, document.CreationInfo.Created)
+	}
+	// What a component is, and what it consists of, by its name.
+	want, got, refs := map[string][]string{}, map[string][]string{}, map[string]string{}
+	for _, component := range append(*bom.Components, *bom.Metadata.Component) {
+		refs[component.BOMRef] = component.Name
+		want[component.Name] = []string{component.Version, component.PackageURL}
+		if component.Hashes != nil {
+			want[component.Name] = append(want[component.Name], (*component.Hashes)[0].Value)
+		}
+	}
+	for _, edge := range *bom.Dependencies {
+		for _, on := range *edge.Dependencies {
+			want[refs[edge.Ref]] = append(want[refs[edge.Ref]], refs[on])
+		}
+	}
+	for _, p := range document.Packages {
+		refs[string(p.PackageSPDXIdentifier)] = p.PackageName
+		purl := ""
+		if len(p.PackageExternalReferences) == 1 {
+			purl = p.PackageExternalReferences[0].Locator
+		}
+		got[p.PackageName] = []string{p.PackageVersion, purl}
+		if len(p.PackageChecksums) == 1 {
+			got[p.PackageName] = append(got[p.PackageName], p.PackageChecksums[0].Value)
+		}
+		if is := p.PackageComment == "GOFIPS140=v1.0.0-c2097c7c"; is != (p.PackageName == "kube-proxy") {
+			t.Errorf("%s has the comment %q", p.PackageName, p.PackageComment)
+		}
+	}
+	for _, r := range document.Relationships {
+		if of := refs[string(r.RefA.ElementRefID)]; of != "" {
+			got[of] = append(got[of], refs[string(r.RefB.ElementRefID)])
+		} else if r.Relationship != "DESCRIBES" || refs[string(r.RefB.ElementRefID)] != image.Name {
+			t.Errorf("the document %s %s", r.Relationship, refs[string(r.RefB.ElementRefID)])
+		}
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("SPDX has\n%v\nand CycloneDX\n%v", got, want)
+	}
+	if parts := got[image.Name][3:]; !slices.Contains(parts, "kube-log-runner") || !slices.Contains(parts, "iptables") {
+		t.Errorf("the image consists of %q", parts)
 	}
 }
 
