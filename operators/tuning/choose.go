@@ -4,6 +4,7 @@ package tuning
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -144,6 +145,47 @@ func ProfileOf(node Node, choice Choice, tuneds []tunedv1.Tuned) tunedv1.Profile
 	}
 	slices.SortFunc(spec.Profile, func(a, b tunedv1.TunedProfile) int { return cmp.Compare(a.Name, b.Name) })
 	return spec
+}
+
+// StateOf is the management state of an ordinary cluster, by its Tuned default; nil is none.
+func StateOf(standing *tunedv1.Tuned) string {
+	if standing == nil || standing.Spec.ManagementState == "" || standing.Spec.ManagementState == tunedv1.Force {
+		return tunedv1.Managed
+	}
+	return standing.Spec.ManagementState
+}
+
+// Applied returns the Tuneds of an ordinary cluster, and its management state, once a person applies some there: those of other
+// names stay. Errors name the Tuneds and the field.
+func Applied(standing, more []tunedv1.Tuned) (tuneds []tunedv1.Tuned, state string, err error) {
+	state = StateOf(nil)
+	for _, tuned := range standing {
+		switch {
+		case tuned.Name == tunedv1.DefaultName:
+			state = StateOf(&tuned)
+		case !slices.ContainsFunc(more, func(other tunedv1.Tuned) bool { return other.Name == tuned.Name }):
+			tuneds = append(tuneds, tuned)
+		}
+	}
+	for _, tuned := range more {
+		if tuned.Name == tunedv1.DefaultName {
+			return nil, "", fmt.Errorf("Tuned %s: the operator writes it, and only its spec.managementState is yours; give the Tuned another name", tuned.Name)
+		}
+	}
+	tuneds = append(tuneds, more...)
+	if faults := Faults(tuneds); len(faults) > 0 {
+		return nil, "", errors.New(Told(faults))
+	}
+	return append(tuneds, *Default()), state, nil
+}
+
+// Told tells Faults, a line for each Tuned.
+func Told(faults map[string][]string) string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(faults)) {
+		texts = append(texts, fmt.Sprintf("Tuned %s: %s", name, strings.Join(faults[name], "; ")))
+	}
+	return strings.Join(texts, "\n")
 }
 
 // Faults are what is wrong with the Tuneds that users of an ordinary cluster wrote there, by the names of the Tuneds. If there are

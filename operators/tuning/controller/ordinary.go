@@ -97,10 +97,10 @@ func (r *ordinaryReconciler) Reconcile(ctx context.Context, _ reconcile.Request)
 	if len(faults) == 0 {
 		valid[wholeCluster] = own
 	} else {
-		broken[wholeCluster] = errors.New(told(faults))
+		broken[wholeCluster] = errors.New(tuning.Told(faults))
 	}
 	r.pools.set(valid, nil, broken, nil)
-	if state := stateOf(standing); state != r.state {
+	if state := tuning.StateOf(standing); state != r.state {
 		r.state = state
 		r.pools.tell(wholeCluster)
 	}
@@ -116,7 +116,7 @@ func (r *ordinaryReconciler) keepDefault(ctx context.Context, standing *tunedv1.
 		return r.cluster.Create(ctx, want)
 	}
 	want.Spec.ManagementState = standing.Spec.ManagementState
-	if stateOf(standing) == tunedv1.Unmanaged || standing.Labels[companion.OwnerLabel] == Name && equality.Semantic.DeepEqual(want.Spec, standing.Spec) {
+	if tuning.StateOf(standing) == tunedv1.Unmanaged || standing.Labels[companion.OwnerLabel] == Name && equality.Semantic.DeepEqual(want.Spec, standing.Spec) {
 		return nil
 	}
 	next := standing.DeepCopy()
@@ -128,18 +128,10 @@ func (r *ordinaryReconciler) keepDefault(ctx context.Context, standing *tunedv1.
 	return r.cluster.Update(ctx, next)
 }
 
-// stateOf is the management state that the Tuned default has.
-func stateOf(standing *tunedv1.Tuned) string {
-	if standing == nil || standing.Spec.ManagementState == "" || standing.Spec.ManagementState == tunedv1.Force {
-		return tunedv1.Managed
-	}
-	return standing.Spec.ManagementState
-}
-
 // cachedState is the management state of a cluster. Where the management cluster decides, it is always Managed.
 func cachedState(ctx context.Context, c client.Reader) (string, error) {
 	standing, err := cachedDefault(ctx, c)
-	return stateOf(standing), err
+	return tuning.StateOf(standing), err
 }
 
 // cachedDefault is the Tuned default of a cluster, or nil if there is none.
@@ -204,7 +196,7 @@ func (r *ordinaryReconciler) report(ctx context.Context, own []tunedv1.Tuned, fa
 			switch {
 			case len(faults) > 0:
 				degraded.Status, degraded.Reason = metav1.ConditionTrue, ReasonInvalid
-				degraded.Message = bound("No node gets another Profile meanwhile. " + told(faults))
+				degraded.Message = bound("No node gets another Profile meanwhile. " + tuning.Told(faults))
 			case len(refused) > 0:
 				degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, ReasonNotSupported, bound(strings.Join(refused, "\n"))
 			}
@@ -218,14 +210,6 @@ func (r *ordinaryReconciler) report(ctx context.Context, own []tunedv1.Tuned, fa
 		}
 		return conditions
 	})
-}
-
-func told(faults map[string][]string) string {
-	var texts []string
-	for _, name := range slices.Sorted(maps.Keys(faults)) {
-		texts = append(texts, fmt.Sprintf("Tuned %s: %s", name, strings.Join(faults[name], "; ")))
-	}
-	return strings.Join(texts, "\n")
 }
 
 const (

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +54,23 @@ func (p *pair) tuned(text string) *tunedv1.Tuned {
 	return standing
 }
 
+// foretell is what a node gets once a person applies this.
+func (p *pair) foretell(node, text string) tunedv1.ProfileSpec {
+	p.Helper()
+	more, err := tuning.Parse("file", text)
+	p.do(err)
+	var standing tunedv1.TunedList
+	p.do(p.home.Client.List(p.Context(), &standing, client.InNamespace(tunedv1.Namespace)))
+	tuneds, state, err := tuning.Applied(standing.Items, more)
+	p.do(err)
+	subject := tuning.Node{Name: node}
+	choice, found := tuning.Choose(subject, tuneds)
+	if !found || state != tunedv1.Managed {
+		p.Fatalf("node %s gets anything: %t, in the state %s", node, found, state)
+	}
+	return tuning.ProfileOf(subject, choice, tuneds)
+}
+
 func at(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: tunedv1.Namespace, Name: name}
 }
@@ -78,9 +96,15 @@ func TestTheTunedsOfAnOrdinaryClusterReachItsNodes(t *testing.T) {
 		return p.hosted.Client.Get(t.Context(), client.ObjectKey{Namespace: tunedv1.Namespace, Name: "tuned"}, &appsv1.DaemonSet{})
 	})
 
-	// A user's edit; a Profile is nobody's to edit.
+	// A user's edit, which is foretold as kubectl partition tuning plan does; a Profile is nobody's to edit.
+	foretold := p.foretell("a1", tunedText("queues", "40000"))
 	p.tuned(tunedText("queues", "40000"))
 	p.eventuallyProfile(5*time.Second, "a1", "queues queues=40000")
+	made := &tunedv1.Profile{}
+	p.do(p.hosted.Client.Get(t.Context(), client.ObjectKey{Namespace: tunedv1.Namespace, Name: "a1"}, made))
+	if !equality.Semantic.DeepEqual(made.Spec, foretold) {
+		t.Errorf("the Profile of a1 is\n%+v\nand foretold was\n%+v", made.Spec, foretold)
+	}
 	profile := &tunedv1.Profile{ObjectMeta: at("a1")}
 	testenv.Eventually(t, 20*time.Second, func() error {
 		if err := p.hosted.Client.Patch(t.Context(), profile, merge(`{"spec":{"config":{"tunedProfile":"powersave"}}}`)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "as the Tuneds say") {

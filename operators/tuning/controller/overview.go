@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/tuning"
 	"workload.openshift.io/operators/tuning/metrics"
 )
 
@@ -55,7 +56,7 @@ type overview struct {
 
 // overviewOf reads Profiles and Tuneds as they are in the cache.
 func overviewOf(profiles []tunedv1.Profile, standing *tunedv1.Tuned, operand *appsv1.DaemonSet) overview {
-	o := overview{profiles: len(profiles), operand: operand, removed: stateOf(standing) == tunedv1.Removed}
+	o := overview{profiles: len(profiles), operand: operand, removed: tuning.StateOf(standing) == tunedv1.Removed}
 	for i := range profiles {
 		profile := &profiles[i]
 		if profile.Status.ObservedGeneration != profile.Generation {

@@ -293,7 +293,10 @@ func statusOf(nodes []corev1.Node, profiles []tunedv1.Profile, tuneds []tunedv1.
 
 type tuningPlan struct {
 	metav1.TypeMeta `json:",inline"`
-	NodePool        string          `json:"nodePool"`
+	// NodePool is missing on an ordinary cluster.
+	NodePool string `json:"nodePool,omitempty"`
+	// ManagementState is Unmanaged or Removed if the operator of an ordinary cluster tunes no node now.
+	ManagementState string          `json:"managementState,omitempty"`
 	Nodes           int             `json:"nodes"`
 	Changes         []tuning.Change `json:"changes"`
 	// Boots says which nodes would boot, in which order, and Reboots how many. Both are missing if that is not known without
@@ -305,12 +308,17 @@ type tuningPlan struct {
 func newTuningPlan(streams genericiooptions.IOStreams) *cobra.Command {
 	c := &tuningPlanOptions{tuningCommand: tuningCommand{streams: streams}}
 	command := &cobra.Command{
-		Use:   "plan -f FILE --nodepool POOL",
-		Short: "Say what Tuneds would change on the nodes of a NodePool, and write nothing",
-		Long: `Say what a configuration would change on the nodes of a NodePool: profiles, sysctls from and to, kernel
-arguments, and which nodes boot, in which order. It writes nothing. The file has all that spec.tuningConfig of the NodePool
-would name: Tuneds and a PerformanceProfile, or ConfigMaps with the key tuning. You need the rights to list the hosted
-cluster's nodes and Profiles, and its pods if a Tuned goes by those.
+		Use:   "plan -f FILE [--nodepool POOL]",
+		Short: "Say what Tuneds would change on nodes, and write nothing",
+		Long: `Say what a configuration would change on nodes: profiles, sysctls from and to, kernel arguments, and which nodes
+boot, in which order. It writes nothing.
+
+On a hosted cluster, --nodepool says of which NodePool. The file has all that spec.tuningConfig of the NodePool would name:
+Tuneds and a PerformanceProfile, or ConfigMaps with the key tuning. You need the rights to list the hosted cluster's nodes and
+Profiles, and its pods if a Tuned goes by those.
+
+On an ordinary cluster, without --nodepool, the file has Tuneds that you would apply. The cluster's other Tuneds stay, so you
+need the right to list Tuneds, too. No node boots there: kernel arguments are yours to add to the boot loaders.
 
 Sysctls change on all nodes within seconds of each other, and need no reboot. Kernel arguments and a PerformanceProfile boot
 each node of the pool once. Which nodes boot follows from what the management cluster has: --control-plane-namespace
@@ -320,21 +328,28 @@ Exit codes:
   0  nothing would change
   1  something would
   2  a Tuned is not valid, or the cluster cannot be asked`,
-		Example: `  kubectl partition tuning plan -f tuned.yaml --nodepool pool-a
+		Example: `  kubectl partition tuning plan -f tuned.yaml
+  kubectl partition tuning plan -f tuned.yaml --nodepool pool-a
   kubectl --kubeconfig=management get configmaps -n clusters sysctls -o yaml | kubectl partition tuning plan -f - --nodepool pool-a`,
 		Args: cobra.NoArgs,
 		RunE: steps(c),
 	}
 	c.flags(command)
 	command.Flags().StringVarP(&c.file, "filename", "f", "", "file of Tuneds, or of ConfigMaps that have them; - is standard input")
-	command.Flags().StringVar(&c.pool, "nodepool", "", "name of the NodePool")
+	command.Flags().StringVar(&c.pool, "nodepool", "", "name of the NodePool; an ordinary cluster has none")
 	c.management.add(command)
-	for _, name := range []string{"filename", "nodepool"} {
-		if err := command.MarkFlagRequired(name); err != nil {
-			panic(err) // the flag exists
-		}
+	if err := command.MarkFlagRequired("filename"); err != nil {
+		panic(err) // the flag exists
 	}
 	return command
+}
+
+// Validate implements options.
+func (c *tuningPlanOptions) Validate() error {
+	if c.pool == "" && c.management.namespace != "" {
+		return errors.New("--control-plane-namespace is of a hosted cluster: give --nodepool, too")
+	}
+	return nil
 }
 
 // Run implements options.
@@ -344,28 +359,34 @@ func (c *tuningPlanOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own, profile, err := readTuneds(file, data)
+	read, err := readTuneds(file, data)
 	if err != nil {
 		return err
 	}
-	tuneds := own
-	if profile != nil {
-		if tuneds, err = tuning.WithPerformance(own, *profile); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-	}
-	tuneds = slices.Clone(tuneds)
-	for i := range tuneds {
-		tuneds[i] = *tuning.Hosted(&tuneds[i], pool)
-	}
-	tuneds = append([]tunedv1.Tuned{*tuning.Default()}, tuneds...)
 	if err := c.connect(); err != nil {
 		return err
 	}
-	nodes, err := c.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{tunedv1.NodePoolLabel: pool}).String()})
+	plan := tuningPlan{TypeMeta: output.TypeMeta("TuningPlan"), NodePool: pool, Changes: []tuning.Change{}}
+	var tuneds []tunedv1.Tuned
+	selector := labels.Everything()
+	if pool == "" {
+		tuneds, plan.ManagementState, err = c.ordinary(ctx, read)
+	} else {
+		selector = labels.SelectorFromSet(labels.Set{tunedv1.NodePoolLabel: pool})
+		tuneds, err = read.ofPool(pool)
+	}
 	if err != nil {
 		return err
 	}
+	nodes, err := c.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	if err != nil {
+		return err
+	}
+	if pool == "" && len(nodes.Items) > 0 && !slices.ContainsFunc(nodes.Items, func(node corev1.Node) bool { return node.Labels[tunedv1.NodePoolLabel] == "" }) {
+		first := nodes.Items[0]
+		return fmt.Errorf("all nodes are of NodePools, such as %s of %s, so this is a hosted cluster: give --nodepool", first.Name, first.Labels[tunedv1.NodePoolLabel])
+	}
+	plan.Nodes = len(nodes.Items)
 	profiles, err := tuningObjects[tunedv1.Profile](ctx, &c.tuningCommand, "profiles")
 	if err != nil {
 		return err
@@ -374,10 +395,12 @@ func (c *tuningPlanOptions) Run(ctx context.Context) error {
 	for i := range profiles {
 		now[profiles[i].Name] = &profiles[i].Spec
 	}
-	plan := tuningPlan{TypeMeta: output.TypeMeta("TuningPlan"), NodePool: pool, Nodes: len(nodes.Items), Changes: []tuning.Change{}}
 	var names []string
 	for _, node := range nodes.Items {
 		names = append(names, node.Name)
+		if plan.ManagementState != "" {
+			continue
+		}
 		subject := tuning.Node{Name: node.Name, Labels: node.Labels, ProviderID: node.Spec.ProviderID}
 		if tuning.MatchesPods(tuneds) {
 			pods, err := c.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node.Name).String()})
@@ -396,7 +419,7 @@ func (c *tuningPlanOptions) Run(ctx context.Context) error {
 			plan.Changes = append(plan.Changes, *change)
 		}
 	}
-	if err := c.boots(ctx, &plan, own, profile, names, now); err != nil {
+	if err := c.boots(ctx, &plan, read, names, now); err != nil {
 		return err
 	}
 	if err := c.format.Print(c.streams.Out, plan, func(w io.Writer, _ bool) error { return printTuningPlan(w, plan) }); err != nil {
@@ -408,29 +431,50 @@ func (c *tuningPlanOptions) Run(ctx context.Context) error {
 	return nil
 }
 
+// ordinary returns the Tuneds of an ordinary cluster once those of a file are applied. state is empty if the operator acts by them.
+func (c *tuningPlanOptions) ordinary(ctx context.Context, read tuningFile) (tuneds []tunedv1.Tuned, state string, err error) {
+	switch {
+	case read.profile != nil:
+		return nil, "", fmt.Errorf("%s: PerformanceProfile %s is not used on an ordinary cluster: kubectl partition render makes the files of its CPUs; on a hosted cluster, give --nodepool", read.name, read.profile.Name)
+	case read.configMaps:
+		return nil, "", fmt.Errorf("%s: ConfigMaps are not used on an ordinary cluster: apply the Tuneds themselves; on a hosted cluster, give --nodepool", read.name)
+	}
+	standing, err := tuningObjects[tunedv1.Tuned](ctx, &c.tuningCommand, "tuneds")
+	if err != nil {
+		return nil, "", err
+	}
+	tuneds, managed, err := tuning.Applied(standing, read.tuneds)
+	if managed != tunedv1.Managed {
+		state = managed
+	}
+	return tuneds, state, err
+}
+
 // boots says which nodes of the plan boot.
-func (c *tuningPlanOptions) boots(ctx context.Context, plan *tuningPlan, tuneds []tunedv1.Tuned, profile *performance.Rendered, nodes []string, now map[string]*tunedv1.ProfileSpec) error {
+func (c *tuningPlanOptions) boots(ctx context.Context, plan *tuningPlan, read tuningFile, nodes []string, now map[string]*tunedv1.ProfileSpec) error {
 	if err := c.management.connect(); err != nil {
 		return err
 	}
 	var boots tuning.Boots
-	if c.management.home != nil {
+	switch {
+	case c.pool == "":
+		// Nothing boots nodes of an ordinary cluster.
+	case c.management.home != nil:
 		standing, err := c.management.home.Pool(ctx, c.pool, len(nodes))
 		if err != nil {
 			return err
 		}
-		if boots, err = tuning.Foresee(c.pool, standing, tuneds, profile, nodes); err != nil {
+		if boots, err = tuning.Foresee(c.pool, standing, read.tuneds, read.profile, nodes); err != nil {
 			return err
 		}
-	} else {
+	default:
 		// Without the management cluster it is known only of what has no part in a boot.
 		for _, name := range nodes {
 			if spec := now[name]; spec != nil && tuning.HasPerformance(*spec) {
 				return nil
 			}
 		}
-		arguments := func(change tuning.Change) bool { return len(change.Arguments) > 0 }
-		if profile != nil || slices.ContainsFunc(plan.Changes, arguments) {
+		if read.profile != nil || slices.ContainsFunc(plan.Changes, changesArguments) {
 			return nil
 		}
 	}
@@ -438,6 +482,8 @@ func (c *tuningPlanOptions) boots(ctx context.Context, plan *tuningPlan, tuneds 
 	plan.Boots, plan.Reboots = &boots, &reboots
 	return nil
 }
+
+func changesArguments(change tuning.Change) bool { return len(change.Arguments) > 0 }
 
 func printBoots(w io.Writer, boots *tuning.Boots) {
 	if boots == nil {
@@ -459,8 +505,18 @@ func printBoots(w io.Writer, boots *tuning.Boots) {
 }
 
 func printTuningPlan(w io.Writer, plan tuningPlan) error {
-	fmt.Fprintf(w, "%d of the %d nodes of NodePool %s change, within seconds of each other.\n", len(plan.Changes), plan.Nodes, output.Printable(plan.NodePool))
+	of := ""
+	if plan.NodePool != "" {
+		of = " of NodePool " + output.Printable(plan.NodePool)
+	}
+	fmt.Fprintf(w, "%d of the %d nodes%s change, within seconds of each other.\n", len(plan.Changes), plan.Nodes, of)
+	if plan.ManagementState != "" {
+		fmt.Fprintf(w, "spec.managementState of the Tuned %s is %s: until it is %s, Tuneds change no node.\n", tunedv1.DefaultName, plan.ManagementState, tunedv1.Managed)
+	}
 	printBoots(w, plan.Boots)
+	if plan.NodePool == "" && slices.ContainsFunc(plan.Changes, changesArguments) {
+		fmt.Fprintln(w, "Kernel arguments are reported only on an ordinary cluster: add them to the nodes' boot loaders.")
+	}
 	deferred := slices.DeleteFunc(slices.Clone(plan.Changes), func(change tuning.Change) bool { return !change.Deferred })
 	if len(deferred) > 0 {
 		fmt.Fprintf(w, "%d of them change at their next boot, as %s says.\n", len(deferred), tunedv1.DeferredAnnotation)
@@ -491,8 +547,34 @@ func printTuningPlan(w io.Writer, plan tuningPlan) error {
 	return table.Flush()
 }
 
+// tuningFile is what a file has.
+type tuningFile struct {
+	name   string
+	tuneds []tunedv1.Tuned
+	// profile is nil if there is no PerformanceProfile.
+	profile *performance.Rendered
+	// configMaps is true if the file has ConfigMaps that have these.
+	configMaps bool
+}
+
+// ofPool returns the Tuneds that count for a NodePool's nodes, as the hosted cluster gets them.
+func (f tuningFile) ofPool(pool string) (tuneds []tunedv1.Tuned, err error) {
+	tuneds = f.tuneds
+	if f.profile != nil {
+		if tuneds, err = tuning.WithPerformance(f.tuneds, *f.profile); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	tuneds = slices.Clone(tuneds)
+	for i := range tuneds {
+		tuneds[i] = *tuning.Hosted(&tuneds[i], pool)
+	}
+	return append([]tunedv1.Tuned{*tuning.Default()}, tuneds...), nil
+}
+
 // readTuneds reads Tuneds and a PerformanceProfile, or ConfigMaps that have them.
-func readTuneds(name string, data []byte) (tuneds []tunedv1.Tuned, profile *performance.Rendered, err error) {
+func readTuneds(name string, data []byte) (file tuningFile, err error) {
+	file.name = name
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	var values, texts []string
 	for {
@@ -501,7 +583,7 @@ func readTuneds(name string, data []byte) (tuneds []tunedv1.Tuned, profile *perf
 			break
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", name, err)
+			return file, fmt.Errorf("%s: %w", name, err)
 		}
 		kind := metav1.TypeMeta{}
 		if err := yaml.Unmarshal(document, &kind); err != nil || kind.Kind != "ConfigMap" {
@@ -510,39 +592,39 @@ func readTuneds(name string, data []byte) (tuneds []tunedv1.Tuned, profile *perf
 		}
 		configMap := &corev1.ConfigMap{}
 		if err := yaml.Unmarshal(document, configMap); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", name, err)
+			return file, fmt.Errorf("%s: %w", name, err)
 		}
 		text, ok := configMap.Data[tunedv1.TuningKey]
 		if !ok {
-			return nil, nil, fmt.Errorf("%s: ConfigMap %s: data: the key %s is missing", name, configMap.Name, tunedv1.TuningKey)
+			return file, fmt.Errorf("%s: ConfigMap %s: data: the key %s is missing", name, configMap.Name, tunedv1.TuningKey)
 		}
 		values = append(values, strings.TrimRight(text, "\n")+"\n")
 	}
 	text := string(data)
-	if values != nil {
+	if file.configMaps = values != nil; file.configMaps {
 		text = strings.Join(values, "---\n")
 	}
 	for document := range strings.SplitSeq(text, "\n---\n") {
 		kind := metav1.TypeMeta{}
 		if err := yaml.Unmarshal([]byte(document), &kind); err == nil && kind.Kind == v2.Kind {
-			if profile != nil {
-				return nil, nil, fmt.Errorf("%s: a NodePool takes one PerformanceProfile; remove one of them", name)
+			if file.profile != nil {
+				return file, fmt.Errorf("%s: a NodePool takes one PerformanceProfile; remove one of them", name)
 			}
 			rendered, err := tuning.ParsePerformanceProfile(name, document)
 			if err != nil {
-				return nil, nil, err
+				return file, err
 			}
-			profile = &rendered
+			file.profile = &rendered
 			// An empty document keeps the numbers of lines.
 			document = strings.Repeat("\n", strings.Count(document, "\n"))
 		}
 		texts = append(texts, document)
 	}
-	tuneds, err = tuning.Parse(name, strings.Join(texts, "\n---\n"))
+	file.tuneds, err = tuning.Parse(name, strings.Join(texts, "\n---\n"))
 	if invalid := (*tuning.Invalid)(nil); errors.As(err, &invalid) {
-		return nil, nil, fmt.Errorf("%s: %s", name, invalid.Told())
+		return file, fmt.Errorf("%s: %s", name, invalid.Told())
 	}
-	return tuneds, profile, err
+	return file, err
 }
 
 // tuningApplyOptions are of the command apply-arguments.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -41,6 +42,12 @@ spec:
 // tuned runs a command of tuning against a cluster with two nodes of pool-a.
 func tuned(t *testing.T, change func(*tunedv1.Profile, *tunedv1.Tuned), run func(*tuningCommand) error) (code int, out, problem string) {
 	t.Helper()
+	return tunedNodes(t, [3]string{"pool-a", "pool-a", "pool-b"}, change, run)
+}
+
+// tunedNodes runs a command of tuning against a cluster whose nodes n1, n2 and n3 are of these pools. The first two have a Profile.
+func tunedNodes(t *testing.T, pools [3]string, change func(*tunedv1.Profile, *tunedv1.Tuned), run func(*tuningCommand) error, more ...runtime.Object) (code int, out, problem string) {
+	t.Helper()
 	spec := tunedv1.ProfileSpec{Config: tunedv1.ProfileConfig{TunedProfile: "queues"}, Profile: []tunedv1.TunedProfile{{Name: "queues", Data: "[main]\ninclude=openshift-node\n[sysctl]\nkernel.msgmnb=32768\n"}}}
 	hosted := tuning.HostedName("queues", "pool-a")
 	profile := &tunedv1.Profile{
@@ -70,10 +77,10 @@ func tuned(t *testing.T, change func(*tunedv1.Profile, *tunedv1.Tuned), run func
 	var output, problems bytes.Buffer
 	c := &tuningCommand{
 		streams: genericiooptions.IOStreams{In: strings.NewReader(tunedFile), Out: &output},
-		kube:    fake.NewClientset(node("n1", "pool-a"), node("n2", "pool-a"), node("n3", "pool-b")),
+		kube:    fake.NewClientset(node("n1", pools[0]), node("n2", pools[1]), node("n3", pools[2])),
 		objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme, map[schema.GroupVersionResource]string{
 			tunedv1.GroupVersion.WithResource("tuneds"): "TunedList", tunedv1.GroupVersion.WithResource("profiles"): "ProfileList",
-		}, profile, other, object),
+		}, append(more, profile, other, object)...),
 	}
 	code = ExitCode(run(c), &problems)
 	return code, output.String(), problems.String()
@@ -165,6 +172,83 @@ func TestTuningPlan(t *testing.T) {
 		return perform(t, &tuningPlanOptions{tuningCommand: *c, file: "-", pool: "pool-a"})
 	}); code != 1 || !strings.Contains(out, "65536") {
 		t.Errorf("from standard input: %d, %s, %s", code, out, problem)
+	}
+}
+
+// blanks between columns.
+var blanks = regexp.MustCompile(` +`)
+
+// On an ordinary cluster the Tuneds that its users wrote stay, unless the file has them.
+func TestTuningPlanOfAnOrdinaryCluster(t *testing.T) {
+	object := func(name string, spec tunedv1.TunedSpec) *tunedv1.Tuned {
+		return &tunedv1.Tuned{
+			TypeMeta:   metav1.TypeMeta{APIVersion: tunedv1.GroupVersion.String(), Kind: "Tuned"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: tunedv1.Namespace, Name: name},
+			Spec:       spec,
+		}
+	}
+	boots := func(priority int64) *tunedv1.Tuned {
+		return object("boots", tunedv1.TunedSpec{
+			Profile:   []tunedv1.TunedProfile{{Name: "boots", Data: "[bootloader]\ncmdline=audit=0\n"}},
+			Recommend: []tunedv1.TunedRecommend{{Profile: "boots", Priority: priority}},
+		})
+	}
+	state := func(state string) *tunedv1.Tuned {
+		return object("default", tunedv1.TunedSpec{ManagementState: state, Recommend: tuning.Default().Spec.Recommend})
+	}
+	const profile = "apiVersion: performance.openshift.io/v2\nkind: PerformanceProfile\nmetadata: {name: edge}\nspec: {cpu: {reserved: '0', isolated: '1'}}\n"
+	ordinary := [3]string{}
+	for name, test := range map[string]struct {
+		pools    [3]string
+		text     string
+		standing []runtime.Object
+		code     int
+		want     []string
+		problem  string
+	}{
+		"a changed value": {ordinary, tunedFile, nil, 1, []string{"3 of the 3 nodes change, within seconds of each other.\nNone of them boots.\n", "n1 kernel.msgmnb 32768 65536", "n3 profile - queues"}, ""},
+		"a node of a NodePool, which means nothing": {[3]string{"", "", "pool-b"}, tunedFile, nil, 1, []string{"3 of the 3 nodes change"}, ""},
+		"another Tuned of a user's that wins":       {ordinary, tunedFile, []runtime.Object{boots(10)}, 1, []string{"n1 profile queues boots"}, ""},
+		"another Tuned of a user's that loses":      {ordinary, tunedFile, []runtime.Object{boots(30)}, 1, []string{"n1 kernel.msgmnb 32768 65536"}, ""},
+		"kernel arguments":                          {ordinary, "", []runtime.Object{boots(10)}, 1, []string{"None of them boots.\nKernel arguments are reported only on an ordinary cluster: add them to the nodes' boot loaders.", "n1 kernel arguments, cmdline - audit=0"}, ""},
+		"an operator that leaves nodes alone":       {ordinary, tunedFile, []runtime.Object{state(tunedv1.Unmanaged)}, 0, []string{"0 of the 3 nodes change", "spec.managementState of the Tuned default is Unmanaged: until it is Managed, Tuneds change no node."}, ""},
+		"an operator that tunes no node":            {ordinary, tunedFile, []runtime.Object{state(tunedv1.Removed)}, 0, []string{"spec.managementState of the Tuned default is Removed"}, ""},
+		"an operator that acts":                     {ordinary, tunedFile, []runtime.Object{state(tunedv1.Force)}, 1, []string{"3 of the 3 nodes change"}, ""},
+		"a profile that another Tuned has, too":     {ordinary, strings.Replace(tunedFile, "metadata: {name: queues}", "metadata: {name: other}", 1), nil, 2, nil, "Tuned queues: spec.profile: the profile queues differs between the Tuneds other and queues"},
+		"machineConfigLabels in place of match":     {ordinary, strings.Replace(tunedFile, "priority: 20}", "priority: 20, machineConfigLabels: {a: b}}", 1), nil, 2, nil, "spec.recommend[0].machineConfigLabels"},
+		"the operator's own Tuned":                  {ordinary, strings.Replace(tunedFile, "metadata: {name: queues}", "metadata: {name: default}", 1), nil, 2, nil, "Tuned default: the operator writes it, and only its spec.managementState is yours"},
+		"a PerformanceProfile":                      {ordinary, profile, nil, 2, nil, "tuned.yaml: PerformanceProfile edge is not used on an ordinary cluster"},
+		"a ConfigMap":                               {ordinary, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {tuning: ''}\n", nil, 2, nil, "tuned.yaml: ConfigMaps are not used on an ordinary cluster"},
+		"a hosted cluster":                          {[3]string{"pool-a", "pool-a", "pool-b"}, tunedFile, nil, 2, nil, "all nodes are of NodePools, such as n1 of pool-a, so this is a hosted cluster: give --nodepool"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "tuned.yaml")
+			if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			users := func(profile *tunedv1.Profile, queues *tunedv1.Tuned) {
+				queues.Name, queues.Labels = "queues", nil
+				queues.Spec = tunedv1.TunedSpec{Profile: profile.Spec.Profile, Recommend: []tunedv1.TunedRecommend{{Profile: "queues", Priority: 20}}}
+			}
+			code, out, problem := tunedNodes(t, test.pools, users, func(c *tuningCommand) error {
+				return perform(t, &tuningPlanOptions{tuningCommand: *c, file: path})
+			}, test.standing...)
+			if code != test.code || !strings.Contains(problem, test.problem) || problem != "" && test.code != 2 {
+				t.Errorf("the exit code is %d, want %d, and the error %q", code, test.code, problem)
+			}
+			out = blanks.ReplaceAllString(out, " ")
+			for _, want := range test.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("printed was\n%s\nwant %q", out, want)
+				}
+			}
+		})
+	}
+	_, _, problem := tunedNodes(t, ordinary, nil, func(c *tuningCommand) error {
+		return perform(t, &tuningPlanOptions{tuningCommand: *c, file: "-", management: managementFlags{namespace: "clusters-hosted"}})
+	})
+	if !strings.Contains(problem, "--control-plane-namespace is of a hosted cluster: give --nodepool, too") {
+		t.Errorf("the error is %q", problem)
 	}
 }
 
