@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,8 +21,6 @@ import (
 	"k8s.io/component-base/cli"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
-	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/cmd/partition-controller/app"
@@ -93,21 +90,10 @@ func (s *site) start(name, hosted string) *testenv.Process {
 	installed := &companiontest.Installed{ControlPlane: s.home, Name: name, Namespace: "partition-" + name}
 	config := installed.Configuration(s.T)
 	config.Settings.Raw = bytes.ReplaceAll(config.Settings.Raw, []byte("registry.example.com/partition-tuned"), []byte(s.image))
-	ports, err := testenv.FreePorts(3)
-	s.do(err)
-	for n, endpoint := range []*configv1alpha1.Endpoint{&config.Webhook, &config.Metrics, &config.Health} {
-		endpoint.BindAddress = fmt.Sprintf("127.0.0.1:%d", ports[n])
-	}
-	config.Parts = []configv1alpha1.Part{configv1alpha1.Controllers}
-	config.ClientConnection.Kubeconfig = installed.Identity(s.T, "partition-controller")
 	if hosted != "" {
 		config.HostedConnection.Kubeconfig = (&companiontest.Installed{ControlPlane: s.hosted, Namespace: installed.Namespace}).Identity(s.T, hosted)
 	}
-	data, err := yaml.Marshal(config)
-	s.do(err)
-	path := filepath.Join(s.TempDir(), "config.yaml")
-	s.do(os.WriteFile(path, data, 0o600))
-	return testenv.Run(s.T, "partition-controller", "--config="+path, "-v=2")
+	return installed.Run(s.T, config)
 }
 
 // operands has the operand of each node do its part: apply the Profile, and report what it computes.

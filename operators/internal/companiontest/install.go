@@ -287,21 +287,34 @@ func (i *Installed) start(t testing.TB, config *configv1alpha1.ControllerConfigu
 			own = server.Endpoints()
 		}
 	}
-	free, err := testenv.FreePorts(3 + len(own))
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := ports{free[0], free[1], free[2], free[3:]}
 	// Replicas share this host.
-	for n, endpoint := range append([]*configv1alpha1.Endpoint{&config.Webhook, &config.Metrics, &config.Health}, own...) {
-		endpoint.BindAddress = fmt.Sprintf("127.0.0.1:%d", free[n])
-	}
+	free := listen(t, append([]*configv1alpha1.Endpoint{&config.Webhook, &config.Metrics, &config.Health}, own...)...)
 	if settings != nil {
+		var err error
 		if config.Settings.Raw, err = json.Marshal(settings); err != nil {
 			t.Fatal(err)
 		}
 	}
 	config.ClientConnection.Kubeconfig = i.kubeconfig(t, account)
+	return run(t, config, "--parts="+string(part)), ports{free[0], free[1], free[2], free[3:]}
+}
+
+// listen gives each endpoint a free port, and returns the ports.
+func listen(t testing.TB, endpoints ...*configv1alpha1.Endpoint) []int {
+	t.Helper()
+	free, err := testenv.FreePorts(len(endpoints))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, endpoint := range endpoints {
+		endpoint.BindAddress = fmt.Sprintf("127.0.0.1:%d", free[n])
+	}
+	return free
+}
+
+// run starts partition-controller with a configuration.
+func run(t testing.TB, config *configv1alpha1.ControllerConfiguration, arguments ...string) *testenv.Process {
+	t.Helper()
 	data, err := yaml.Marshal(config)
 	if err != nil {
 		t.Fatal(err)
@@ -310,7 +323,17 @@ func (i *Installed) start(t testing.TB, config *configv1alpha1.ControllerConfigu
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return testenv.Run(t, program, "--config="+path, "--parts="+string(part), "-v=2"), at
+	return testenv.Run(t, program, append([]string{"--config=" + path, "-v=2"}, arguments...)...)
+}
+
+// Run starts a replica of the controllers alone, under their ServiceAccount, for a test binary that has partition-controller among its
+// own programs. The configuration's clusters and settings stay as they are.
+func (i *Installed) Run(t testing.TB, config *configv1alpha1.ControllerConfiguration) *testenv.Process {
+	t.Helper()
+	listen(t, &config.Webhook, &config.Metrics, &config.Health)
+	config.Parts = []configv1alpha1.Part{configv1alpha1.Controllers}
+	config.ClientConnection.Kubeconfig = i.Identity(t, controllersAccount)
+	return run(t, config)
 }
 
 // mountCertificate plays the kubelet: it returns a directory with what is in the Secret of the certificate, and keeps it

@@ -23,8 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
-	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/internal/companiontest"
@@ -101,20 +99,10 @@ func (p *pair) replica() *testenv.Process {
 		installed.Hosted = p.hosted
 	}
 	config := installed.Configuration(t)
-	ports, err := testenv.FreePorts(3)
+	raw, err := json.Marshal(settings)
 	p.do(err)
-	for n, endpoint := range []*configv1alpha1.Endpoint{&config.Webhook, &config.Metrics, &config.Health} {
-		endpoint.BindAddress = fmt.Sprintf("127.0.0.1:%d", ports[n])
-	}
-	config.Parts = []configv1alpha1.Part{configv1alpha1.Controllers}
-	config.ClientConnection.Kubeconfig = installed.Identity(t, "partition-controller")
-	config.Settings.Raw, err = json.Marshal(settings)
-	p.do(err)
-	data, err := yaml.Marshal(config)
-	p.do(err)
-	path := filepath.Join(t.TempDir(), "config.yaml")
-	p.do(os.WriteFile(path, data, 0o600))
-	process := testenv.Run(t, "partition-controller", "--config="+path, "-v=2")
+	config.Settings.Raw = raw
+	process := installed.Run(t, config)
 	t.Cleanup(func() { p.home.FreeLease(t) })
 	return process
 }

@@ -31,8 +31,6 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
-	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/cmd/partition-controller/app"
 	"workload.openshift.io/operators/internal/companiontest"
@@ -107,19 +105,8 @@ func (s *story) kubeconfig(pod *corev1.Pod) string {
 func (s *story) controllers() *testenv.Process {
 	s.Helper()
 	config := s.home.Configuration(s.T)
-	ports, err := testenv.FreePorts(3)
-	s.do(err)
-	for n, endpoint := range []*configv1alpha1.Endpoint{&config.Webhook, &config.Metrics, &config.Health} {
-		endpoint.BindAddress = fmt.Sprintf("127.0.0.1:%d", ports[n])
-	}
-	config.Parts = []configv1alpha1.Part{configv1alpha1.Controllers}
-	config.ClientConnection.Kubeconfig = s.home.Identity(s.T, "partition-controller")
 	config.HostedConnection.Kubeconfig = s.hosted.Identity(s.T, "tuning")
-	data, err := yaml.Marshal(config)
-	s.do(err)
-	path := filepath.Join(s.TempDir(), "config.yaml")
-	s.do(os.WriteFile(path, data, 0o600))
-	return testenv.Run(s.T, "partition-controller", "--config="+path, "-v=2")
+	return s.home.Run(s.T, config)
 }
 
 // pod is one of the operand's on a node. No kubelet runs it; its token is that of such a pod.
