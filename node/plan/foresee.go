@@ -115,6 +115,7 @@ func (n Node) plan(wanted File) NodePlan {
 		f.add(Problem{Severity: Error, Code: CodeNoStart, Text: f.Access.Error()})
 	}
 	f.unknowns()
+	f.driver()
 	for _, note := range f.after.notes(n) {
 		if !slices.Contains(f.before.notes(n), note) {
 			f.add(note)

@@ -57,6 +57,8 @@ type Node struct {
 	Object *v1.Node
 	// Pods are those of the node; nil if they are not known.
 	Pods []v1.Pod
+	// Offered are the CPUs that a DRA driver offers on the node; nil if there is no such driver, or none is known.
+	Offered *Offered
 	// ConfigurationDenied and PodsDenied say why the API did not give these; empty if it did, or was
 	// not asked.
 	ConfigurationDenied, PodsDenied string

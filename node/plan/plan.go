@@ -173,6 +173,8 @@ const (
 	CodeTypeGoes         = "TypeGoes"
 	CodeStaticRestart    = "StaticPodsRestart"
 	CodeUnpatched        = "KubeletUnpatched"
+	CodeDriverOffers     = "DRADriverOffersPools"
+	CodeDriverUnknown    = "DRADriverUnknown"
 )
 
 // New returns the plan of nodes that have been planned.

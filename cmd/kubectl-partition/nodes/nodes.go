@@ -16,6 +16,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -86,6 +87,13 @@ func (r Reader) node(ctx context.Context, object *v1.Node) plan.Node {
 		for i := range n.Pods {
 			n.Pods[i].ManagedFields = nil // there may be many nodes
 		}
+	}
+	// A cluster without DRA has no such kind, and without the right nothing is known of drivers.
+	offered, err := r.Client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{FieldSelector: fields.Set{
+		resourcev1.ResourceSliceSelectorNodeName: object.Name, resourcev1.ResourceSliceSelectorDriver: plan.CPUDriver,
+	}.String()})
+	if err == nil {
+		n.Offered = plan.OfferedBy(offered.Items)
 	}
 	return n
 }

@@ -16,10 +16,13 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"workload.openshift.io/kubernetes/node/plan"
 )
 
 // api is an API server with one node, and a kubelet that shows its configuration.
@@ -93,6 +96,14 @@ func (a *api) live(t *testing.T) Reader {
 				t.Errorf("the pods are those of %q", selector)
 			}
 			answer(w, http.StatusOK, v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: a.pods})
+		case "/apis/resource.k8s.io/v1/resourceslices":
+			if selector := r.URL.Query().Get("fieldSelector"); selector != "spec.driver=dra.cpu,spec.nodeName=worker-1" {
+				t.Errorf("the ResourceSlices are those of %q", selector)
+			}
+			cpu := int64(2)
+			answer(w, http.StatusOK, resourcev1.ResourceSliceList{TypeMeta: metav1.TypeMeta{APIVersion: "resource.k8s.io/v1", Kind: "ResourceSliceList"}, Items: []resourcev1.ResourceSlice{{
+				Spec: resourcev1.ResourceSliceSpec{Driver: "dra.cpu", Devices: []resourcev1.Device{{Name: "cpudev002", Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"dra.cpu/cpuID": {IntValue: &cpu}}}}},
+			}}})
 		default:
 			http.NotFound(w, r)
 		}
@@ -121,9 +132,11 @@ func TestNodesComeWithPodsAndConfiguration(t *testing.T) {
 	for name, test := range map[string]struct {
 		forbidden            []string
 		wantPods, wantDenied string
+		wantOffered          int64
 	}{
-		"all may be read":        {wantPods: "a"},
-		"pods may not be listed": {forbidden: []string{"/pods"}, wantDenied: "the missing right is list on pods, in all namespaces"},
+		"all may be read":                  {wantPods: "a", wantOffered: 1},
+		"pods may not be listed":           {forbidden: []string{"/pods"}, wantDenied: "the missing right is list on pods, in all namespaces", wantOffered: 1},
+		"ResourceSlices may not be listed": {forbidden: []string{"/resourceslices"}, wantPods: "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &api{node: worker(), configz: shown, pods: []v1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, forbidden: test.forbidden}
@@ -137,6 +150,9 @@ func TestNodesComeWithPodsAndConfiguration(t *testing.T) {
 			}
 			if pods != test.wantPods || !strings.Contains(n.PodsDenied, test.wantDenied) || (n.PodsDenied != "") != (test.wantDenied != "") {
 				t.Errorf("the pods are %q, denied for %q", pods, n.PodsDenied)
+			}
+			if got := ptr.Deref(n.Offered, plan.Offered{}); got.Count != test.wantOffered || (got.CPUs.String() == "2") != (test.wantOffered > 0) {
+				t.Errorf("a DRA driver offers %d CPUs, %s", got.Count, got.CPUs)
 			}
 			if n.Online.Size() != 4 || n.Shown.String() != "1" || !n.InEffect || n.Configuration.CPUManagerPolicy != "static" {
 				t.Errorf("the node is %+v", n)
