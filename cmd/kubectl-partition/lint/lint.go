@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/cpuset"
 	kjson "sigs.k8s.io/json"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
@@ -46,6 +47,8 @@ type Options struct {
 	Namespace string
 	// PoolCPUs are the sizes of pools, in CPUs by their type; of others nothing is known.
 	PoolCPUs map[string]int
+	// Pools are the CPUs of all pools, which a DRA driver for CPUs must reserve; empty if they are not known.
+	Pools cpuset.CPUSet
 	// StaticPods: the pods of files are static pods.
 	StaticPods bool
 	// Ignore has the findings that are accepted; it may be nil.
@@ -118,7 +121,7 @@ func Lint(sources []Source, options Options) *Report {
 		objects = append(objects, l.objects(&sources[i])...)
 	}
 	// Whatever decides about workloads comes first, and what is about workloads last.
-	for _, kinds := range [][]func(*object) error{{l.namespace, l.limitRange, l.quota}, {l.workload}, {l.unbounded, l.allowedUnbounded, l.horizontal, l.scaledObject, l.vertical}} {
+	for _, kinds := range [][]func(*object) error{{l.namespace, l.limitRange, l.quota, l.driverFile}, {l.workload, l.driver}, {l.unbounded, l.allowedUnbounded, l.horizontal, l.scaledObject, l.vertical}} {
 		for _, o := range objects {
 			for _, of := range kinds {
 				l.problem(of(o))

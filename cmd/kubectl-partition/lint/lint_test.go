@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
 	"workload.openshift.io/partition"
 )
@@ -210,6 +211,18 @@ func TestFindings(t *testing.T) {
 		"an init container that asks for more":         {text: deployment(asks, burstable+"\n      initContainers: [{name: i, resources: {requests: {cpu: 5, memory: 1Mi}}}]"), options: Options{PoolCPUs: map[string]int{"management": 4}}, want: []string{"10 exceeds_pool warning"}},
 		"a pod of a pool of which nothing is known":    {text: deployment(asks, "{requests: {cpu: 400, memory: 1Mi}}"), options: Options{PoolCPUs: map[string]int{"infra": 4}}},
 		"an ordinary pod that asks for more":           {text: deployment("", "{requests: {cpu: 400, memory: 1Mi}}"), options: Options{PoolCPUs: map[string]int{"management": 4}}},
+		"a CPU driver's file reserves the pools":       {text: driverFile("reservedCPUs: 0,1"), options: Options{Pools: cpuset.New(0, 1)}},
+		"a CPU driver's file reserves a part of them":  {text: driverFile("reservedCPUs: \"0\""), options: Options{Pools: cpuset.New(0, 1)}, want: []string{"5 driver_reserves_others error"}, message: `reserves the CPUs "0", and the pools have 0-1: it gives CPUs of the pools to pods`},
+		"a CPU driver's file reserves more":            {text: driverFile("reservedCPUs: 0-3"), options: Options{Pools: cpuset.New(0, 1)}, want: []string{"5 driver_reserves_others error"}, message: "it leaves the others unused"},
+		"a CPU driver's file reserves none":            {text: driverFile("groupBy: socket"), options: Options{Pools: cpuset.New(0, 1)}, want: []string{"5 driver_reserves_others error"}},
+		"a CPU driver's file, and no known pools":      {text: driverFile("groupBy: socket")},
+		"a file of something else":                     {text: strings.Replace(driverFile("groupBy: socket"), "cpuDeviceMode", "mode", 1), options: Options{Pools: cpuset.New(0, 1)}},
+		"a CPU driver's flag reserves the pools":       {text: driver("--reserved-cpus=0-1"), options: Options{Pools: cpuset.New(0, 1)}},
+		"a CPU driver's flag, in two words":            {text: driver("--reserved-cpus, 0-1"), options: Options{Pools: cpuset.New(0, 1)}},
+		"a CPU driver's flag reserves others":          {text: driver("--reserved-cpus=2-3"), options: Options{Pools: cpuset.New(0, 1)}, want: []string{"8 driver_reserves_others error"}},
+		"a CPU driver's flag wins over its file":       {text: driver("--reserved-cpus=2-3, --config=/etc/dracpu/config.yaml"), options: Options{Pools: cpuset.New(0, 1)}, want: []string{"8 driver_reserves_others error"}},
+		"a CPU driver has a file":                      {text: driver("--config=/etc/dracpu/config.yaml"), options: Options{Pools: cpuset.New(0, 1)}},
+		"a CPU driver has neither":                     {text: driver("--v=4"), options: Options{Pools: cpuset.New(0, 1)}, want: []string{"8 driver_reserves_others error"}},
 		"a VPA that controls everything":               {text: documents(deployment(asks, burstable), vpa("updatePolicy: {updateMode: Auto}")), want: []string{"19 vpa_cpu error"}},
 		"a VPA that evicts nothing":                    {text: documents(deployment(asks, burstable), vpa("updatePolicy: {updateMode: Initial}")), want: []string{"19 vpa_cpu warning"}, message: "so what it writes at their creation changes nothing"},
 		"a VPA that controls the cpu of one container": {text: documents(deployment(asks, burstable), vpa("resourcePolicy: {containerPolicies: [{containerName: '*', controlledResources: [memory]}, {containerName: c}]}")), want: []string{"21 vpa_cpu error"}},
@@ -409,6 +422,16 @@ func TestCasesOfTheCoreHaveRules(t *testing.T) {
 			t.Errorf("the catalogue and the core's table differ in %s", rule.Reason)
 		}
 	}
+}
+
+// driverFile is the ConfigMap of dra-driver-cpu's chart, with a setting.
+func driverFile(setting string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: dra-driver-cpu-config}\ndata:\n  config.yaml: |\n    cpuDeviceMode: grouped\n    " + setting + "\n"
+}
+
+// driver is its DaemonSet, with flags.
+func driver(flags string) string {
+	return "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: dra-driver-cpu}\nspec:\n  template:\n    spec:\n      containers:\n      - {name: dracpu, args: [/dracpu, --v=4, " + flags + "]}\n"
 }
 
 func TestTheDocumentationHasAllRules(t *testing.T) {

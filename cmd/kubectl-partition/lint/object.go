@@ -94,6 +94,7 @@ var templates = map[string]struct {
 // others are the kinds, besides workloads, that decide what becomes of pods or do not work with
 // partitioned ones.
 var others = map[schema.GroupKind]bool{
+	{Kind: "ConfigMap"}:     true,
 	{Kind: "Namespace"}:     true,
 	{Kind: "LimitRange"}:    true,
 	{Kind: "ResourceQuota"}: true,

@@ -52,6 +52,7 @@ const (
 	staticPodHardEffect  = "static_pod_hard_effect"
 	noPlugin             = "no_plugin"
 	idleForRuntime       = "runtime_annotation_idle"
+	driverReserves       = "driver_reserves_others"
 	unusedIgnore         = "unused_ignore"
 	namespaceUnannotated = string(partition.ReasonNamespaceNotAnnotated)
 )
@@ -75,6 +76,7 @@ var ownRules = []Rule{
 	{ID: staticPodHardEffect, Condition: "a static pod has the effect `RequiredDuringScheduling`, which refuses no static pod", Remedy: "Watch the Event StaticPodNotPartitioned instead."},
 	{ID: noPlugin, Condition: "a pod of a cluster asks, and kube-apiserver has no admission plugin (`--live`)", Remedy: "Run a kube-apiserver with the plugin, and create the pod again."},
 	{ID: idleForRuntime, Condition: "an annotation of CRI-O for low latency, such as `irq-load-balancing.crio.io`, does nothing for such a pod", Remedy: "Remove it, or give the pod what the message names."},
+	{ID: driverReserves, Condition: "the DRA driver `dra.cpu` reserves other CPUs than those of the pools (`--pools`)", Remedy: "Set its `reservedCPUs` to the CPUs of the pools."},
 	{ID: unusedIgnore, Condition: "an entry of the ignore file matches no finding", Remedy: "Remove the entry."},
 }
 

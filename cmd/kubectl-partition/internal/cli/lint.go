@@ -41,6 +41,7 @@ type lintOptions struct {
 	options     lint.Options
 	selector    string
 	active      []string
+	pools       string
 	ignoreFile  string
 	live        bool
 	allowFix    bool
@@ -96,6 +97,7 @@ Exit codes:
 	flags.StringSliceVar(&l.active, "active-types", nil, "the workload `types` that are active in the cluster; without this flag all are, and --live asks the cluster")
 	flags.StringVar(&l.ignoreFile, "ignore-file", "", "a `file` with findings that are accepted, each with a reason")
 	flags.StringToIntVar(&l.options.PoolCPUs, "pool-cpus", nil, "how many CPUs the smallest pool of a `type` has, as in management=4: pods that request more are found")
+	flags.StringVar(&l.pools, "pools", "", "the `CPUs` of all pools, as in 0-3: the DRA driver for CPUs must reserve these")
 	flags.BoolVar(&l.options.StaticPods, "static-pods", false, "pods are static pods, as all below etc/kubernetes/manifests are")
 	flags.BoolVar(&l.live, "live", false, "lint a cluster instead of files")
 	flags.BoolVar(&l.allowFix, "fix", false, "write missing and stale annotations into the files")
@@ -161,6 +163,10 @@ func (l *lintOptions) Run(ctx context.Context) error {
 // Complete implements options.
 func (l *lintOptions) Complete(_ *cobra.Command, args []string) error {
 	l.args = args
+	var err error
+	if l.options.Pools, err = partition.ParseCPUs(l.pools); err != nil {
+		return fmt.Errorf("--pools %q: %w", l.pools, err)
+	}
 	named := append(slices.Clone(l.active), l.options.Require)
 	for _, workloadType := range slices.Sorted(maps.Keys(l.options.PoolCPUs)) {
 		if cpus := l.options.PoolCPUs[workloadType]; cpus < 1 {
