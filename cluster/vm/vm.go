@@ -29,6 +29,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"workload.openshift.io/kubernetes/cluster/atomicfile"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/poll"
 )
 
 // Dir has a directory for each VM: its disk, its state, and what it printed.
@@ -337,6 +338,23 @@ func (vm *VM) Reboot(ctx context.Context) error {
 	}
 	vm.shell.close()
 	return vm.awaitBoot(ctx, before)
+}
+
+// Shutdown has the VM shut down in an orderly way, and waits until it has. Boot then starts it with the kernel's command line that
+// Config has by then, as after a change of a boot loader's configuration.
+func (vm *VM) Shutdown(ctx context.Context) error {
+	// The connection may end before the command does.
+	var refused *ssh.ExitError
+	if _, err := vm.Run(ctx, "systemctl poweroff"); errors.As(err, &refused) {
+		return err
+	}
+	vm.shell.close()
+	return poll.Until(ctx, 200*time.Millisecond, bootLimit, func(context.Context) error {
+		if vm.qemu.PID() != 0 {
+			return fmt.Errorf("%s has not shut down; its console %s ends with %q", vm.Name(), vm.Console(), lastLine(vm.Console()))
+		}
+		return nil
+	})
 }
 
 // Remove ends the VM and removes everything that belongs to it.
