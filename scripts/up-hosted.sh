@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# up-hosted.sh CLUSTER CONTROLLER KUBECTL makes the node's cluster, which is up, a hosted cluster of the management cluster
-# next to it: it installs NodePool and a sample there, and starts the companions as processes on this host, each with its
-# own identity in each cluster. make down ends them and removes all of it.
+# up-hosted.sh CLUSTER CONTROLLER KUBECTL [NODE] makes the node's cluster, which is up, a hosted cluster of the management
+# cluster next to it: it installs NodePool and a sample there, and starts the companions as processes on this host, each with
+# its own identity in each cluster. make down ends them and removes all of it. NODE is the node if it is not this host: then
+# its runtime has the operand's image already. Each step may take PATIENCE.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cluster=$1
 controller=$2
 kubectl=$3
+node=${4:-partitioned}
+patience=${PATIENCE:-60s}
 images=_output/operators/images
 
 eval "export $("$cluster" environment)"
@@ -72,25 +75,27 @@ apply "$hosted" --kustomize=operators/deploy/hostedconfig/hosted
 identity "$hosted" partition-hostedconfig hostedconfig "$dir/hostedconfig-hosted.kubeconfig"
 start hostedconfig 20110 "hostedConnection: {kubeconfig: $dir/hostedconfig-hosted.kubeconfig}" 'settings: {controlPlaneNamespace: clusters-hosted}'
 
-apply "$management" --filename=operators/deploy/sample/nodepool.yaml
+sed "s/^  partitioned: /  $node: /" operators/deploy/sample/nodepool.yaml | apply "$management" --filename=-
 wait_for() {
-  at "$1" wait --timeout=60s --for="${@:2}" >/dev/null
+  at "$1" wait --timeout="$patience" --for="${@:2}" >/dev/null
 }
 wait_for "$management" 'jsonpath={.status.conditions[?(@.type=="ValidTuningConfig")].status}=True' --namespace=clusters nodepool/pool-a
 wait_for "$management" 'create' --namespace=clusters-hosted configmap/tuned-pool-a
 wait_for "$hosted" 'create' --namespace=openshift-config-managed configmap/kubelet-pool-a
-wait_for "$hosted" 'jsonpath={.metadata.labels.hypershift\.openshift\.io/nodePool}=pool-a' node/partitioned
+wait_for "$hosted" 'jsonpath={.metadata.labels.hypershift\.openshift\.io/nodePool}=pool-a' "node/$node"
 
 # The node's containerd has the operand's image, as a registry would.
-for archive in "$images"/archives/partition-tuned-*.tar; do
-  _output/tools/ctr --address=/run/workload-partitioning/containerd.sock --namespace=k8s.io images import "$archive" >/dev/null
-done
+if [[ -z "${4:-}" ]]; then
+  for archive in "$images"/archives/partition-tuned-*.tar; do
+    _output/tools/ctr --address=/run/workload-partitioning/containerd.sock --namespace=k8s.io images import "$archive" >/dev/null
+  done
+fi
 operand=workload.openshift.io/$(awk '$2 == "all" && $1 ~ /^partition-tuned:/ {print $1}' "$images/images.txt")
 apply "$hosted" --kustomize=operators/deploy/tuning/hosted
-at "$hosted" wait --for=condition=Established --timeout=30s customresourcedefinition --all >/dev/null
+at "$hosted" wait --for=condition=Established --timeout="$patience" customresourcedefinition --all >/dev/null
 identity "$hosted" partition-tuning tuning "$dir/tuning-hosted.kubeconfig"
 # Not before: a node of no pool gets the profile openshift-node, which sets some 25 sysctls, and this node's kernel is the host's.
 start tuning 20120 "hostedConnection: {kubeconfig: $dir/tuning-hosted.kubeconfig}" "settings: {controlPlaneNamespace: clusters-hosted, operandImage: \"$operand\"}"
-profiles=(--namespace=openshift-cluster-node-tuning-operator profile/partitioned)
+profiles=(--namespace=openshift-cluster-node-tuning-operator "profile/$node")
 wait_for "$hosted" 'create' "${profiles[@]}"
 wait_for "$hosted" 'jsonpath={.status.conditions[?(@.type=="Applied")].status}=True' "${profiles[@]}"

@@ -133,14 +133,9 @@ func TestAPoolsConfigurationReachesItsNode(t *testing.T) {
 	if err := management.Up(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	shim, remove, err := writeShim()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(remove)
 	began := time.Now()
-	if output, err := script("up-hosted.sh", shim, controller, filepath.Join(config.Bin, "kubectl")); err != nil {
-		t.Fatalf("up-hosted.sh: %v\n%s", err, output)
+	if _, err := scripts.Run("up-hosted.sh", nil, controller, filepath.Join(config.Bin, "kubectl")); err != nil {
+		t.Fatal(err)
 	}
 	t.Logf("the companions and the sample are there after %s", time.Since(began).Round(time.Second))
 	of := func(c *host.Cluster) *rig.Cluster {
