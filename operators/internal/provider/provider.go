@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package provider plays a provider of machines in tests, by the contract of docs/user/nodepools.md: it reads what a NodePool says
-// and the Secret that this names, and nothing else. Its machines are imagined, and count their boots.
+// and the Secret that this names, and nothing else. Its machines are imagined, or those that a test boots. It counts their boots.
 package provider
 
 import (
@@ -19,8 +19,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
@@ -33,9 +37,12 @@ type Machine struct {
 	// Config is the hash of the configuration, BootID another one for each boot, and Boots how many there were after the first.
 	Config, BootID string
 	Boots          int
-	// Arguments are those of /proc/cmdline that the configuration brought, and Files what it wrote, by path.
+	// Arguments are those of /proc/cmdline that the configuration brought, and Files what it wrote, by path: also systemd's units, in
+	// the directory of the administrator's. Modes are the files' permissions, and Units are those of the units that start at a boot.
 	Arguments []string
 	Files     map[string]string
+	Modes     map[string]int
+	Units     []string
 	// target is what it boots next, while it is down; it is empty while the machine is up.
 	target string
 }
@@ -45,6 +52,9 @@ type Provider struct {
 	// Home and Hosted write; nothing is cached. Pools is the namespace of the NodePools.
 	Home, Hosted client.Client
 	Pools        string
+	// Boot boots a real machine with what it is to have, returns the id of that boot once its Node has reported it, and knows what it
+	// had before. Nil means that machines are imagined.
+	Boot func(ctx context.Context, before, next *Machine) (bootID string, err error)
 	// Machines are all that there are, by name.
 	Machines map[string]*Machine
 	// Order has the names of machines that were rebooted, in their order. MostDown is how many of one pool were down at once.
@@ -55,7 +65,27 @@ type Provider struct {
 // owner is that of the claims.
 const owner = "provider"
 
-// Join makes a machine for a pool and a Node of it. It boots with what the pool's nodes are to have, if there is anything yet.
+// Connect returns a provider without machines for the NodePools of a namespace, with the kubeconfigs of both clusters.
+func Connect(home, hosted, pools string) (*Provider, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1beta1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	p := &Provider{Pools: pools}
+	for kubeconfig, to := range map[string]*client.Client{home: &p.Home, hosted: &p.Hosted} {
+		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		if err != nil {
+			return nil, err
+		}
+		if *to, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// Join makes a machine for a pool and a Node of it. It boots with what the pool's nodes are to have, if there is anything yet. A real
+// machine has its Node already.
 func (p *Provider) Join(ctx context.Context, name, pool string) error {
 	nodePool := &v1beta1.NodePool{}
 	if err := p.Home.Get(ctx, types.NamespacedName{Namespace: p.Pools, Name: pool}, nodePool); err != nil {
@@ -70,13 +100,15 @@ func (p *Provider) Join(ctx context.Context, name, pool string) error {
 		p.Machines = map[string]*Machine{}
 	}
 	p.Machines[name] = m
-	if err := p.Hosted.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-		return err
+	if p.Boot == nil {
+		if err := p.Hosted.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return err
+		}
 	}
 	return errors.Join(p.tell(ctx, m), p.record(ctx, nodePool))
 }
 
-// boot reads the configuration that a machine boots.
+// boot boots a machine with its target.
 func (p *Provider) boot(ctx context.Context, pool *v1beta1.NodePool, m *Machine) error {
 	next := Machine{Name: m.Name, Pool: m.Pool, Config: m.target, BootID: string(uuid.NewUUID()), Boots: m.Boots + 1}
 	if m.target != "" {
@@ -89,7 +121,7 @@ func (p *Provider) boot(ctx context.Context, pool *v1beta1.NodePool, m *Machine)
 		if err != nil {
 			return fmt.Errorf("the Secret %s: %w: %s", key, err, report.String())
 		}
-		next.Files = map[string]string{}
+		next.Files, next.Modes = map[string]string{}, map[string]int{}
 		for _, argument := range config.KernelArguments.ShouldExist {
 			next.Arguments = append(next.Arguments, strings.Fields(string(argument))...)
 		}
@@ -98,8 +130,22 @@ func (p *Provider) boot(ctx context.Context, pool *v1beta1.NodePool, m *Machine)
 			if err != nil {
 				return fmt.Errorf("the Secret %s: %s: %w", key, file.Path, err)
 			}
-			next.Files[file.Path] = string(content.Data)
+			next.Files[file.Path], next.Modes[file.Path] = string(content.Data), ptr.Deref(file.Mode, 0o644)
 		}
+		for _, unit := range config.Systemd.Units {
+			path := "/etc/systemd/system/" + unit.Name
+			next.Files[path], next.Modes[path] = ptr.Deref(unit.Contents, ""), 0o644
+			if ptr.Deref(unit.Enabled, false) {
+				next.Units = append(next.Units, unit.Name)
+			}
+		}
+	}
+	if p.Boot != nil {
+		id, err := p.Boot(ctx, m, &next)
+		if err != nil {
+			return err
+		}
+		next.BootID = id
 	}
 	*m = next
 	return nil
@@ -185,6 +231,9 @@ func (p *Provider) tell(ctx context.Context, m *Machine) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name}}
 	if err := p.Hosted.Patch(ctx, node, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1beta1.BootedAnnotation, m.Config))); err != nil {
 		return err
+	}
+	if p.Boot != nil {
+		return nil // its kubelet says the rest
 	}
 	return p.Hosted.Status().Patch(ctx, node, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"nodeInfo":{"bootID":%q}}}`, m.BootID)))
 }
