@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,12 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/internal/companiontest"
@@ -40,23 +34,29 @@ const (
 	soon     = 5 * time.Second
 )
 
-// clusters are a management cluster and a hosted one, whose administrator is hosted.
+// namespace is the control plane's, at home.
+const namespace = "clusters-hosted"
+
+// clusters are a management cluster and a hosted one, whose administrator is hosted. The companion and its policies are installed.
 type clusters struct {
-	t      *testing.T
-	home   *companiontest.Installed
-	hosted *testenv.ControlPlane
-	// namespace is the control plane's, at home.
-	namespace string
+	t            *testing.T
+	home, hosted *companiontest.Installed
 }
 
 func newClusters(t *testing.T) *clusters {
 	t.Helper()
-	c := &clusters{t: t, home: companiontest.Install(t, Name), hosted: testenv.StartHosted(t)}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "clusters-hosted-"}}
-	c.do(c.home.Client.Create(t.Context(), namespace))
-	c.namespace = namespace.Name
-	c.home.Kubectl(t, "create", "rolebinding", "hostedconfig", "--namespace="+c.namespace, "--clusterrole=hostedconfig-controlplane", "--serviceaccount=partition-hostedconfig:partition-controller")
-	return c
+	i := companiontest.Install(t, Name)
+	i.AddHosted(t)
+	t.Cleanup(func() {
+		// The next test has the same clusters.
+		_ = i.Client.DeleteAllOf(context.Background(), &corev1.ConfigMap{}, client.InNamespace(namespace), client.HasLabels{v1beta1.PoolLabel})
+		_ = i.Hosted.Client.DeleteAllOf(context.Background(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{})
+		testenv.Eventually(t, 20*time.Second, func() error {
+			return i.Hosted.Client.DeleteAllOf(context.Background(), &corev1.ConfigMap{}, client.InNamespace(v1beta1.HostedKubeletConfigNamespace), client.HasLabels{companion.OwnerLabel})
+		})
+		_ = i.Hosted.Client.DeleteAllOf(context.Background(), &corev1.Node{})
+	})
+	return &clusters{t: t, home: i, hosted: i.Hosted}
 }
 
 func (c *clusters) do(err error) {
@@ -66,49 +66,14 @@ func (c *clusters) do(err error) {
 	}
 }
 
-// start starts the companion as partition-controller does, with its rights at home and a hosted cluster's configuration, until
-// the function that it returns is called.
-func (c *clusters) start(hosted *rest.Config) (stop func()) {
+// start starts the companion, until the function that it returns is called.
+func (c *clusters) start() (stop func()) {
 	c.t.Helper()
-	own := rest.AnonymousClientConfig(c.home.Config)
-	own.BearerToken = c.home.Token(c.t, "partition-hostedconfig", "partition-controller", nil)
-	it := &Companion{settings: Settings{ControlPlaneNamespace: c.namespace, Patience: metav1.Duration{Duration: patience}}}
-	needs := it.Needs(nil)
-	mgr, err := manager.New(own, manager.Options{
-		Scheme: testenv.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache:      cache.Options{ByObject: maps.Clone(needs.Home.Cache), ReaderFailOnMissingInformer: true},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	process := c.home.Start(c.t, func(config *configv1alpha1.ControllerConfiguration) {
+		config.Settings.Raw = fmt.Appendf(nil, `{"controlPlaneNamespace":%q,"patience":%q}`, namespace, patience)
 	})
-	c.do(err)
-	other, err := cluster.New(hosted, func(options *cluster.Options) {
-		options.Scheme = testenv.Scheme()
-		options.Cache = cache.Options{ByObject: maps.Clone(needs.Hosted.Cache), ReaderFailOnMissingInformer: true}
-	})
-	c.do(err)
-	c.do(mgr.Add(other))
-	ctx, cancel := context.WithCancel(context.Background())
-	c.do((&Configs{Home: mgr.GetAPIReader(), Hosted: other.GetClient(), HostedReader: other.GetAPIReader(), Namespace: c.namespace, Patience: patience, Recorder: mgr.GetEventRecorder(Name)}).Add(companion.Clusters{Home: mgr, Hosted: other}))
-	c.do((&Nodes{Home: mgr.GetAPIReader(), Hosted: other.GetClient(), Namespace: c.namespace, Patience: patience}).Add(companion.Clusters{Home: mgr, Hosted: other}))
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-ended; err != nil {
-			c.t.Error(err)
-		}
-	}
-	c.t.Cleanup(func() {
-		stop()
-		// The next test has the same hosted cluster.
-		_ = c.hosted.Client.DeleteAllOf(context.Background(), &corev1.ConfigMap{}, client.InNamespace(v1beta1.HostedKubeletConfigNamespace), client.HasLabels{companion.OwnerLabel})
-		_ = c.hosted.Client.DeleteAllOf(context.Background(), &corev1.Node{})
-	})
-	return stop
+	testenv.Eventually(c.t, time.Minute, func() error { return c.home.Ready(c.t) })
+	return func() { c.do(process.Terminate(c.t, time.Minute)) }
 }
 
 func aKubeletConfig(policy string) string {
@@ -118,7 +83,7 @@ func aKubeletConfig(policy string) string {
 // source creates or changes what nodepool would in the control plane's namespace.
 func (c *clusters) source(name, pool, value string) {
 	c.t.Helper()
-	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name, Labels: map[string]string{v1beta1.KubeletConfigLabel: "", v1beta1.PoolLabel: pool}}, Data: map[string]string{"config": value}}
+	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{v1beta1.KubeletConfigLabel: "", v1beta1.PoolLabel: pool}}, Data: map[string]string{"config": value}}
 	if err := c.home.Client.Update(c.t.Context(), source); err != nil {
 		c.do(c.home.Client.Create(c.t.Context(), source))
 	}
@@ -126,7 +91,7 @@ func (c *clusters) source(name, pool, value string) {
 
 func (c *clusters) remove(name string) {
 	c.t.Helper()
-	c.do(c.home.Client.Delete(c.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}}))
+	c.do(c.home.Client.Delete(c.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}))
 }
 
 // copies returns the copies in the hosted cluster, as NAME POOL VALUE.
@@ -163,7 +128,7 @@ func TestKubeletConfigsReachTheHostedCluster(t *testing.T) {
 	squatter := named(theCopy)
 	squatter.Data, squatter.Immutable = map[string]string{"theirs": "x"}, ptr.To(true)
 	c.do(c.hosted.Client.Create(t.Context(), squatter))
-	stop := c.start(c.hosted.Config)
+	stop := c.start()
 	c.source("numa-pool-a", "pool-a", aKubeletConfig("restricted"))
 	t.Logf("copied after %s", c.awaitCopies(soon, "numa-pool-a pool-a "+aKubeletConfig("restricted")))
 	c.source("numa-pool-a", "pool-a", aKubeletConfig("single-numa-node"))
@@ -194,7 +159,7 @@ func TestKubeletConfigsReachTheHostedCluster(t *testing.T) {
 	// Gone while nothing runs.
 	stop()
 	c.remove("renamed-pool-a")
-	c.start(c.hosted.Config)
+	c.start()
 	c.awaitCopies(soon)
 }
 
@@ -256,27 +221,6 @@ func named(key client.ObjectKey) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 }
 
-// install applies what the hosted cluster gets, and returns the configuration of the identity.
-func (c *clusters) install() *rest.Config {
-	c.t.Helper()
-	directory := filepath.Join(testenv.Module(), "deploy", "hostedconfig", "hosted")
-	kubectl := func(arguments ...string) string {
-		output, err := exec.Command(testenv.Kubectl(c.t), append([]string{"--kubeconfig", c.hosted.Kubeconfig}, arguments...)...).CombinedOutput()
-		if err != nil {
-			c.t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, output)
-		}
-		return string(output)
-	}
-	kubectl("apply", "--server-side", "--force-conflicts", "-k", directory)
-	// Nobody plays the namespace controller, so the namespace stays.
-	c.t.Cleanup(func() {
-		kubectl("delete", "--ignore-not-found", "-f", filepath.Join(directory, "admissionpolicies.yaml"))
-	})
-	config := rest.AnonymousClientConfig(c.hosted.Config)
-	config.BearerToken = strings.TrimSpace(kubectl("create", "token", "--namespace=partition-hostedconfig", "hostedconfig"))
-	return config
-}
-
 // awaitPolicies waits until kube-apiserver knows of the policies.
 func (c *clusters) awaitPolicies() {
 	c.t.Helper()
@@ -294,8 +238,7 @@ func (c *clusters) awaitPolicies() {
 
 func TestTampering(t *testing.T) {
 	c := newClusters(t)
-	identity := c.install()
-	c.start(identity)
+	c.start()
 	c.source("numa-pool-a", "pool-a", aKubeletConfig("restricted"))
 	want := "numa-pool-a pool-a " + aKubeletConfig("restricted")
 	c.awaitCopies(soon, want)
@@ -331,8 +274,7 @@ func TestTampering(t *testing.T) {
 		})
 	}
 	t.Run("who mints the companion's token may, and it is undone", func(t *testing.T) {
-		as, err := client.New(identity, client.Options{Scheme: testenv.Scheme()})
-		c.do(err)
+		as := c.hosted.As(t, c.hosted.Token(t, c.hosted.Namespace, Name, nil))
 		for _, name := range []string{"an update", "a delete"} { // it may not patch
 			if err := tampering[name](t.Context(), as); err != nil {
 				t.Errorf("%s is refused: %v", name, err)
@@ -372,8 +314,7 @@ func TestTampering(t *testing.T) {
 
 func TestNodesGetTheirPools(t *testing.T) {
 	c := newClusters(t)
-	identity := c.install()
-	c.start(identity)
+	c.start()
 	c.source("numa-pool-a", "pool-a", aKubeletConfig("restricted"))
 	c.awaitCopies(soon, "numa-pool-a pool-a "+aKubeletConfig("restricted"))
 	c.awaitPolicies()
@@ -391,7 +332,7 @@ func TestNodesGetTheirPools(t *testing.T) {
 		})
 		t.Logf("it has %q after %s", want, time.Since(started).Round(time.Millisecond))
 	}
-	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "nodes-pool-a", Labels: map[string]string{v1beta1.NodesLabel: "", v1beta1.PoolLabel: "pool-a"}}, Data: map[string]string{"node-1": ""}}
+	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nodes-pool-a", Labels: map[string]string{v1beta1.NodesLabel: "", v1beta1.PoolLabel: "pool-a"}}, Data: map[string]string{"node-1": ""}}
 	c.do(c.home.Client.Create(t.Context(), record))
 	has("pool-a")
 
