@@ -145,20 +145,10 @@ func ReadPlugin(c project.Checkout) ([]patch.Patch, error) {
 	if err != nil {
 		return nil, err
 	}
-	var patches []patch.Patch
-	for _, name := range names {
-		path := filepath.Join(project.PluginPatches, name)
-		data, err := os.ReadFile(c.Path(path))
-		if err != nil {
-			return nil, err
-		}
-		p, err := patch.Parse(path, data)
-		if err != nil {
-			return nil, err
-		}
-		patches = append(patches, p)
+	for i := range names {
+		names[i] = filepath.Join(project.PluginPatches, names[i])
 	}
-	return patches, nil
+	return parse(c, names)
 }
 
 // Files lists the patch files, common and overrides, relative to the project.
@@ -186,6 +176,11 @@ func All(c project.Checkout) ([]patch.Patch, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parse(c, files)
+}
+
+// parse reads these patch files.
+func parse(c project.Checkout, files []string) ([]patch.Patch, error) {
 	var patches []patch.Patch
 	for _, path := range files {
 		data, err := os.ReadFile(c.Path(path))
