@@ -316,7 +316,7 @@ specs: packages $(SPECS) ## Run the specs of any cluster on the one of KUBECONFI
 	$(SPECS) -kubeconfig="$(KUBECONFIG)" $(SPECS_ARGS)
 
 .PHONY: e2e-plugin
-e2e-plugin: build $(GOTESTSUM) kwok ## Have kubectl complete the plugin, and run kubectl partition status against control planes, one of them with 5,000 simulated nodes and 100,000 pods
+e2e-plugin: build $(GOTESTSUM) kwok ## Have kubectl complete the plugin, and run kubectl partition status and gather against control planes, one of them with 5,000 simulated nodes and 100,000 pods
 	cd cmd/kubectl-partition && $(ALIKE) TEST_ASSET_KUBECTL="$(CURDIR)/$(BIN)/kubectl" go test -vet=off -count=1 -run='^TestKubectlCompletesThePlugin' ./internal/cli
 	cd cmd/kubectl-partition && $(GOTEST) -count=1 -timeout=1h . -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)"
 

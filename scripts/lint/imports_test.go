@@ -249,6 +249,11 @@ var borders = []border{
 		why:   "it sees a cluster through its API",
 	},
 	{
+		place: "cmd/kubectl-partition/gather",
+		never: []string{node + "/topology", node + "/kubeletstate", cobra},
+		why:   "it sees a cluster through its API, and nodes through pods",
+	},
+	{
 		place: "cmd/kubectl-partition/explain",
 		never: []string{node + "/audit", node + "/plan", node + "/topology", node + "/kubeletstate", cobra},
 		why:   "it sees a cluster through its API",

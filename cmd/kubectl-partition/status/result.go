@@ -66,6 +66,8 @@ type Server struct {
 	Error string `json:"error,omitempty"`
 	// Types are the states of the types that this kube-apiserver knows.
 	Types map[string]ServerType `json:"types,omitempty"`
+	// Metrics are the plugin's, as kube-apiserver writes them.
+	Metrics string `json:"-"`
 }
 
 // ServerType is the state of a type in one kube-apiserver, from the plugin's metrics.

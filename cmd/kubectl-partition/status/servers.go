@@ -184,6 +184,7 @@ func (s *Server) parse(body io.Reader) error {
 	if plugin {
 		s.Plugin = Present
 	}
+	s.Metrics = ours.String()
 	return s.readTypes(&ours)
 }
 

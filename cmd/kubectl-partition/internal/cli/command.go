@@ -37,7 +37,7 @@ Exit codes of all commands:
 	command.SetIn(streams.In)
 	command.SetOut(streams.Out)
 	command.SetErr(streams.ErrOut)
-	command.AddCommand(newAlerts(streams), newAudit(streams), newClaim(streams), newClasses(streams), newConsole(streams), newCPUPolicy(streams), newExplain(streams), newLint(streams), newPlan(streams), newRender(streams), newStatus(streams), newTuning(streams))
+	command.AddCommand(newAlerts(streams), newAudit(streams), newClaim(streams), newClasses(streams), newConsole(streams), newCPUPolicy(streams), newExplain(streams), newGather(streams), newLint(streams), newPlan(streams), newRender(streams), newStatus(streams), newTuning(streams))
 	addCompletion(command, streams)
 	return command
 }

@@ -32,6 +32,14 @@ func readFile(name string, in io.Reader) ([]byte, error) {
 // watches the directory would start a static pod from any other. Its owner is that of the file as it was, as far as
 // this process may give files away; nil means this process.
 func replaceFile(name string, content []byte, mode os.FileMode, was os.FileInfo) error {
+	return replaceFileBy(name, mode, was, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
+}
+
+// replaceFileBy is [replaceFile] for a content that a function writes. If that fails, nothing is replaced.
+func replaceFileBy(name string, mode os.FileMode, was os.FileInfo, write func(io.Writer) error) error {
 	temporary, err := os.CreateTemp(filepath.Dir(name), ".kubectl-partition-*")
 	if err != nil {
 		return err
@@ -42,8 +50,7 @@ func replaceFile(name string, content []byte, mode os.FileMode, was os.FileInfo)
 			return errors.Join(err, temporary.Close())
 		}
 	}
-	_, err = temporary.Write(content)
-	err = errors.Join(err, temporary.Chmod(mode), temporary.Sync(), temporary.Close())
+	err = errors.Join(write(temporary), temporary.Chmod(mode), temporary.Sync(), temporary.Close())
 	if err != nil {
 		return err
 	}
