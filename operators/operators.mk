@@ -66,9 +66,13 @@ chart: packages ## Write the companions' Helm chart into _output/chart; make ima
 	cd operators/chart && $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(OUT)/bin/chart" .
 	$(OUT)/bin/chart operators $(OUT)/chart
 
+# CHART_FROM is a revision of this project from whose chart it is upgraded: the first that has one, until a version has. Empty means
+# that this checkout lacks it.
+CHART_FROM ?= $(shell git rev-parse --verify --quiet ea4fb2b4^{commit})
 .PHONY: operators-chart-test
-operators-chart-test: build ## Check the chart: with Helm's own lint, against what kustomize renders, and on a kube-apiserver and etcd
-	cd operators/chart && go mod tidy -diff && $(ALIKE) $(CONTROL_PLANE) go test -vet=off -count=1 ./...
+operators-chart-test: build ## Check the chart: with Helm's own lint, against what kustomize renders, and on a kube-apiserver and etcd, upgraded from CHART_FROM
+	$(if $(CHART_FROM),scripts/previous.sh chart "$(CHART_FROM)" $(RELEASE))
+	cd operators/chart && go mod tidy -diff && $(ALIKE) $(CONTROL_PLANE) $(if $(CHART_FROM),TEST_ASSET_CHART="$(CURDIR)/$(OUT)/previous/companions/$(OUT)/chart") go test -vet=off -count=1 ./...
 
 .PHONY: operators-browser
 operators-browser: build $(GOTESTSUM) ## Go through the console of cpupolicy in a browser, with a kube-apiserver and etcd

@@ -5,13 +5,14 @@
 #                     _output/previous/bin
 #   operators-images  what make install OPERATOR=... needs in _output/previous/companions to install companions. What no
 #                     companion is made of is that of this checkout
+#   chart             the companions' Helm chart, in _output/previous/companions/_output/chart
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=$1
 revision=$2
 release=$3
 commit=$(git rev-parse --verify --quiet "$revision^{commit}") || {
-  echo "make: there is no revision \"$revision\" of this project in this checkout to upgrade from; fetch it, or name another: PREVIOUS= of make e2e, which may be empty, or UPGRADE_FROM= of make operators-lifecycle" >&2
+  echo "make: there is no revision \"$revision\" of this project in this checkout to upgrade from; fetch it, or name another: PREVIOUS= of make e2e, which may be empty, UPGRADE_FROM= of make operators-lifecycle, CHART_FROM= of make operators-chart-test" >&2
   exit 1
 }
 above=_output/previous

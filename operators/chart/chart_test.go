@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -24,6 +25,7 @@ import (
 
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/common"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/cli"
 	"helm.sh/helm/v4/pkg/kube"
@@ -51,7 +53,12 @@ func written(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files = maps.Clone(files)
+	return withDigests(t, maps.Clone(files))
+}
+
+// withDigests writes a chart into a directory, with the digests that command images adds.
+func withDigests(t *testing.T, files map[string][]byte) string {
+	t.Helper()
 	var defaults struct{ Images map[string]string }
 	if err := yaml.Unmarshal(files["values.yaml"], &defaults); err != nil || len(defaults.Images) < 5 {
 		t.Fatalf("the images are %v (%v)", defaults.Images, err)
@@ -388,7 +395,8 @@ cpupolicy: {enabled: true, config: {settings: {driver: rke2, agentImage: "regist
 	}
 }
 
-// TestInstallUpgradeAndRemove is what users of Helm do, on a real kube-apiserver.
+// TestInstallUpgradeAndRemove is what users of Helm do, on a real kube-apiserver: from the chart of another revision to this one,
+// while a companion works on a node.
 func TestInstallUpgradeAndRemove(t *testing.T) {
 	plane := testenv.Start(t)
 	dir := written(t)
@@ -407,7 +415,7 @@ func TestInstallUpgradeAndRemove(t *testing.T) {
 	install := action.NewInstall(config)
 	install.ReleaseName, install.Namespace, install.CreateNamespace, install.WaitStrategy = "partitioning", "partition-system", true, kube.HookOnlyStrategy
 	given := values(t, everything+"keepCRDs: false\n")
-	first, err := install.RunWithContext(t.Context(), chart, given)
+	first, err := install.RunWithContext(t.Context(), older(t, chart), given)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,6 +452,12 @@ func TestInstallUpgradeAndRemove(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	underWay := objects(t, operation)
+	for _, object := range underWay {
+		// A new kind takes a moment.
+		testenv.Eventually(t, time.Minute, func() error { return plane.Client.Create(t.Context(), object) })
+	}
+
 	upgrade := action.NewUpgrade(config)
 	upgrade.Namespace, upgrade.WaitStrategy, upgrade.ServerSideApply = "partition-system", kube.HookOnlyStrategy, "auto"
 	less := values(t, strings.Replace(everything, "nodepool: {enabled: true}", "nodepool: {enabled: false}", 1)+"keepCRDs: false\nreplicas: 1\n")
@@ -465,6 +479,12 @@ func TestInstallUpgradeAndRemove(t *testing.T) {
 		t.Error("another configuration has the same name, so pods would not read it")
 	}
 	exists(t, plane.Client, gone, false)
+	for _, object := range underWay {
+		now := object.DeepCopy()
+		if err := plane.Client.Get(t.Context(), client.ObjectKeyFromObject(object), now); err != nil || now.GetResourceVersion() != object.GetResourceVersion() {
+			t.Errorf("the upgrade has changed %s (%v)", key(object), err)
+		}
+	}
 	if err := plane.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
 		t.Fatal(err)
 	}
@@ -485,6 +505,60 @@ func TestInstallUpgradeAndRemove(t *testing.T) {
 		t.Fatal(err)
 	}
 	exists(t, plane.Client, installed, false)
+}
+
+// An operation of cpupolicy that is under way when its chart is upgraded: what a user asked for, the claim on the node, the
+// lock of the control plane and the Job on the node.
+const operation = `
+apiVersion: cpupolicy.workload.openshift.io/v1alpha1
+kind: CPUManagerPolicy
+metadata: {name: workers}
+spec: {policy: static, nodes: {names: [worker-1]}}
+---
+apiVersion: v1
+kind: Node
+metadata:
+  name: worker-1
+  labels: {role: worker}
+  annotations: {nodegroup.workload.openshift.io/claim: '{"owner":"cpupolicy","operation":"static-a1","since":"2026-11-23T10:00:00Z"}'}
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata:
+  name: partition-control-plane
+  namespace: kube-system
+  annotations: {nodegroup.workload.openshift.io/holders: '[{"owner":"cpupolicy","operation":"static-a1","node":"worker-1","since":"2026-11-23T10:00:00Z"}]'}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: cpu-policy-static-a1, namespace: partition-cpupolicy, labels: {workload.openshift.io/companion: cpupolicy}}
+spec:
+  template:
+    spec: {restartPolicy: Never, nodeName: worker-1, containers: [{name: agent, image: registry.example.com/agent}]}
+`
+
+// older returns the chart of another revision, or this one if there is none.
+func older(t *testing.T, this *chartv2.Chart) *chartv2.Chart {
+	t.Helper()
+	dir := os.Getenv("TEST_ASSET_CHART")
+	if dir == "" {
+		t.Log("TEST_ASSET_CHART names no older chart, so this one is upgraded; make operators-chart-test makes that of CHART_FROM, if git has this revision")
+		return this
+	}
+	files := map[string][]byte{}
+	if err := fs.WalkDir(os.DirFS(dir), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			files[path], err = os.ReadFile(filepath.Join(dir, path))
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	chart, err := loader.Load(withDigests(t, files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chart
 }
 
 func key(object *unstructured.Unstructured) string {
