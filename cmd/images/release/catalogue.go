@@ -90,6 +90,25 @@ func Images(release string) []Image {
 		Command("partition-node", "companions of a partitioned cluster: the nodes' side, daemons"),
 		Command("topo-aware-scheduler", "scheduler that places pods by the NUMA nodes of nodes"),
 		partitionTuned(),
+		mustGather(),
+	}
+}
+
+// mustGather is what oc adm must-gather starts: a pod with two containers of the image, of which one runs gather and the
+// other waits until what it has written is copied. Both are commands of bash that call df, awk, sed, pkill, sleep and sync, and
+// the copy is made by tar (openshift/oc, pkg/cli/admin/mustgather and pkg/cli/rsync).
+func mustGather() Image {
+	return Image{
+		Name:        "partition-must-gather",
+		Title:       "partition-must-gather",
+		Description: "what oc adm must-gather starts to gather all about workload partitioning",
+		Programs:    []Program{{Name: "kubectl-partition", Path: "usr/bin/kubectl-partition"}},
+		Base:        "must-gather",
+		Files: func(tree *rootfs.Tree) {
+			tree.File("usr/bin/gather", 0o755, []byte("#!/bin/bash\nexec /usr/bin/kubectl-partition gather --to=/must-gather/workload-partitioning.tar.gz --force \"$@\"\n"))
+		},
+		Entrypoint: []string{"/usr/bin/gather"},
+		User:       "0",
 	}
 }
 

@@ -55,7 +55,7 @@ func options(t *testing.T) Options {
 	t.Helper()
 	store := &debian.Store{Dir: t.TempDir(), Mirrors: []string{"copy:///nowhere"}}
 	lock := &debian.Lock{Suite: "bookworm", Bases: map[string]*debian.Base{}}
-	for _, name := range []string{"hyperkube", "kube-proxy", "tuned"} {
+	for _, name := range []string{"hyperkube", "kube-proxy", "must-gather", "tuned"} {
 		packages := map[string][]debian.Package{}
 		for _, platform := range gobinary.Platforms {
 			files := rootfs.New()
@@ -275,6 +275,7 @@ func TestImagesAreLaidOutAsTheirUsersExpect(t *testing.T) {
 		{"partition-node", "/usr/bin/partition-node", "65532", 1, nil},
 		{"topo-aware-scheduler", "/usr/bin/topo-aware-scheduler", "65532", 1, nil},
 		{"partition-tuned", "/usr/bin/partition-node", "0", 2, nil},
+		{"partition-must-gather", "/usr/bin/gather", "0", 2, nil},
 	} {
 		for _, platform := range gobinary.Platforms {
 			image := images[test.image+":v1.37.0_wp.1234567 "+platform]
