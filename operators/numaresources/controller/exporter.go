@@ -138,14 +138,19 @@ func (r *reconciler) pod(g *group, affinity *corev1.NodeSelector) corev1.PodSpec
 				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("30Mi")},
 				Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
 			},
-			SecurityContext: &corev1.SecurityContext{
-				AllowPrivilegeEscalation: ptr.To(false),
-				ReadOnlyRootFilesystem:   ptr.To(true),
-				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			},
-			VolumeMounts: mounts,
+			SecurityContext: unprivileged(),
+			VolumeMounts:    mounts,
 		}},
 		Volumes: volumes,
+	}
+}
+
+// unprivileged is of a container that writes no file and has no capability, whatever its user is.
+func unprivileged() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: ptr.To(false),
+		ReadOnlyRootFilesystem:   ptr.To(true),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
 }
 

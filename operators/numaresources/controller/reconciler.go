@@ -345,8 +345,9 @@ func setCondition(conditions *[]metav1.Condition, generation int64, kind string,
 	meta.SetStatusCondition(conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: generation})
 }
 
-func (r *reconciler) updateStatus(ctx context.Context, before, owner *nodetopologyv1.NUMAResourcesOperator) error {
-	if equality.Semantic.DeepEqual(before.Status, owner.Status) {
+// updateStatus writes the status of an object if it is another one than before. The rest of the object is as before.
+func (r *reconciler) updateStatus(ctx context.Context, before, owner client.Object) error {
+	if equality.Semantic.DeepEqual(before, owner) {
 		return nil
 	}
 	return r.client.Status().Update(ctx, owner)

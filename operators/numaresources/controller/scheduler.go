@@ -11,7 +11,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,13 +141,6 @@ func (r *schedulerReconciler) observe(ctx context.Context, owner *nodetopologyv1
 	return unavailable, operand.OfDeployment(deployment), nil
 }
 
-func (r *schedulerReconciler) updateStatus(ctx context.Context, before, owner *nodetopologyv1.NUMAResourcesScheduler) error {
-	if equality.Semantic.DeepEqual(before.Status, owner.Status) {
-		return nil
-	}
-	return r.client.Status().Update(ctx, owner)
-}
-
 // schedulerConfiguration is what the scheduler is told.
 func (r *schedulerReconciler) schedulerConfiguration(spec *nodetopologyv1.NUMAResourcesSchedulerSpec) numaresources.SchedulerConfiguration {
 	c := numaresources.SchedulerConfiguration{Name: spec.SchedulerName, Lease: scheduler, Namespace: r.settings.SchedulerNamespace}
@@ -225,14 +217,10 @@ func (r *schedulerReconciler) objects(owner *nodetopologyv1.NUMAResourcesSchedul
 							// It holds the cluster's pods and nodes in memory. The limit is for what nobody has foreseen.
 							Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")},
 						},
-						SecurityContext: &corev1.SecurityContext{
-							AllowPrivilegeEscalation: ptr.To(false),
-							ReadOnlyRootFilesystem:   ptr.To(true),
-							Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-						},
-						ReadinessProbe: probe("/readyz"),
-						LivenessProbe:  probe("/livez"),
-						VolumeMounts:   []corev1.VolumeMount{{Name: "config", MountPath: configured, ReadOnly: true}},
+						SecurityContext: unprivileged(),
+						ReadinessProbe:  probe("/readyz"),
+						LivenessProbe:   probe("/livez"),
+						VolumeMounts:    []corev1.VolumeMount{{Name: "config", MountPath: configured, ReadOnly: true}},
 					}},
 					Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: scheduler}}}}},
 				},
