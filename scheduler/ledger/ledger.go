@@ -6,11 +6,14 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
 	"time"
+	"unique"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"github.com/k8stopologyawareschedwg/podfingerprint"
@@ -26,13 +29,12 @@ type Ledger struct {
 	Now          func() time.Time
 	AllowUnknown bool
 
-	mutex sync.RWMutex
-	nodes map[string]*account
+	nodes sync.Map // the *account of each
 }
 
 // New returns an empty account.
 func New(allowUnknown bool) *Ledger {
-	return &Ledger{Now: time.Now, AllowUnknown: allowUnknown, nodes: map[string]*account{}}
+	return &Ledger{Now: time.Now, AllowUnknown: allowUnknown}
 }
 
 // releaseLimit is how long a node's report is awaited after pods that it showed have gone.
@@ -41,6 +43,10 @@ const releaseLimit = time.Minute
 // account is that of one node.
 type account struct {
 	mutex sync.Mutex
+	// same is the generation of the node's pods that were found to be those of the account; zero if none were.
+	same int64
+	// last is the last of the answers, for pods that are alike come together.
+	last *answer
 	// report is what the node last reported, heartbeat when it was begun, and err why it says nothing.
 	report    *v1alpha2.NodeResourceTopology
 	heartbeat time.Time
@@ -54,15 +60,28 @@ type account struct {
 	// others are computed from the pods, and reduced from all; nil if that is still to be done.
 	others  *alignment.Others
 	reduced *v1alpha2.NodeResourceTopology
-	// last is what was last found out about a pod that comes to these others; nil if nothing was.
-	last *answer
+	// answers has what was found out about pods that come to these.
+	answers map[kind]*answer
 }
 
-// answer is what a node lacks for a need; nil if nothing.
+// kind is what a pod asks for, by [alignment.Asked].
+type kind = unique.Handle[string]
+
+// answer is what was found out about pods of a kind that come to a node: why they may not, or nil, and scores.
 type answer struct {
-	need alignment.Need
-	lack *alignment.Lack
+	kind    kind
+	refusal *Refusal
+	scores  []score
 }
+
+// score is what somebody has computed.
+type score struct {
+	by    any
+	value int64
+}
+
+// mostAnswers is how many answers are remembered of a node.
+const mostAnswers = 32
 
 // entry is a pod on a node.
 type entry struct {
@@ -76,19 +95,11 @@ type entry struct {
 }
 
 func (l *Ledger) account(node string) *account {
-	l.mutex.RLock()
-	a := l.nodes[node]
-	l.mutex.RUnlock()
-	if a != nil {
-		return a
+	a, ok := l.nodes.Load(node)
+	if !ok {
+		a, _ = l.nodes.LoadOrStore(node, &account{pods: map[types.UID]*entry{}, ghosts: map[types.UID]*entry{}})
 	}
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	if a = l.nodes[node]; a == nil {
-		a = &account{pods: map[types.UID]*entry{}, ghosts: map[types.UID]*entry{}}
-		l.nodes[node] = a
-	}
-	return a
+	return a.(*account)
 }
 
 // SetReport is called with each report; RemoveReport when it is deleted.
@@ -101,6 +112,7 @@ func (l *Ledger) SetReport(report *v1alpha2.NodeResourceTopology) {
 	for _, e := range a.pods {
 		e.need = a.node.Needed(e.pod)
 	}
+	a.changed()
 	a.settle()
 }
 
@@ -130,7 +142,11 @@ func (l *Ledger) SetPod(pod *corev1.Pod, node string) {
 		}
 		a.pods[pod.UID] = e
 	}
-	e.pod, e.need = pod, a.node.Needed(pod)
+	need := a.node.Needed(pod)
+	if !need.Equal(e.need) {
+		a.changed()
+	}
+	e.pod, e.need = pod, need
 	a.settle()
 }
 
@@ -153,6 +169,7 @@ func (a *account) remove(uid types.UID, deleted bool, now time.Time) {
 	}
 	delete(a.pods, uid)
 	if e.need.Any() {
+		a.changed()
 		switch {
 		case e.shown:
 			a.released = now
@@ -164,13 +181,13 @@ func (a *account) remove(uid types.UID, deleted bool, now time.Time) {
 	a.settle()
 }
 
-func (a *account) changed() { a.others, a.reduced, a.last = nil, nil, nil }
+// changed forgets what was computed. It is called if a report, or what pods need, or whether the report shows them, has changed.
+func (a *account) changed() { a.others, a.reduced, a.same, a.last, a.answers = nil, nil, 0, nil, nil }
 
 // settle finds out which pods the report shows. A report that was begun later than a pod started shows it, since a kubelet gives a pod
 // what it needs before it says that the pod has started; both times are of the node's clock, in whole seconds. A report shows
 // exactly the pods of its fingerprint, too, if it came after them: one that was there before may be about an earlier pod of the name.
 func (a *account) settle() {
-	a.changed()
 	at := a.heartbeat
 	if a.report == nil || a.err != nil || at.IsZero() {
 		return
@@ -178,13 +195,14 @@ func (a *account) settle() {
 	waiting := false
 	for _, e := range a.pods {
 		if !e.shown && e.pod.Status.StartTime != nil && e.pod.Status.StartTime.Time.Before(at) {
-			e.shown = initialized(e.pod)
+			a.show(e)
 		}
 		waiting = waiting || !e.shown
 	}
 	for uid, e := range a.ghosts {
 		if at.Sub(e.gone) >= 2*time.Second {
 			delete(a.ghosts, uid)
+			a.changed()
 		}
 	}
 	if !waiting && a.released.IsZero() {
@@ -215,9 +233,22 @@ func (a *account) settle() {
 		return
 	}
 	for _, e := range a.pods {
-		e.shown = e.shown || started(e) && initialized(e.pod)
+		if !e.shown && started(e) {
+			a.show(e)
+		}
 	}
 	a.released = time.Time{}
+}
+
+// show notes that the report shows a pod, unless init containers may still have more than that.
+func (a *account) show(e *entry) {
+	if !initialized(e.pod) {
+		return
+	}
+	e.shown = true
+	if e.need.Any() {
+		a.changed()
+	}
 }
 
 // initialized reports whether a pod's init containers have ended. Until then they may have more than the rest of the pod, and a report
@@ -252,59 +283,141 @@ func (a *account) unreported() alignment.Others {
 	return others
 }
 
-// check checks a need among the node's pods. It remembers the last answer, since pods that come together are mostly alike.
-func (a *account) check(need alignment.Need) *alignment.Lack {
-	if a.last == nil || !a.last.need.Equal(need) {
-		a.last = &answer{need, a.node.Check(need, a.unreported())}
-	}
-	return a.last.lack
+// Ask is a pod that looks for a node, with all of it that is the same for every node.
+type Ask struct {
+	pod  *corev1.Pod
+	kind kind
+	// mayNeed is whether it may need alignment on a node of which nothing is known.
+	mayNeed bool
+	at      time.Time
 }
+
+// Ask returns a pod as Check takes it. It is good for some moments.
+func (l *Ledger) Ask(pod *corev1.Pod) *Ask {
+	return &Ask{pod, unique.Make(alignment.Asked(pod)), alignment.MayNeed(pod), l.Now()}
+}
+
+// Pods are those on a node as the scheduler supposes. For other pods the generation is another one; zero is none.
+type Pods struct {
+	Generation int64
+	All        iter.Seq[*corev1.Pod]
+}
+
+var (
+	errNoReport  = errors.New("the node has reported no NUMA nodes")
+	errOldReport = fmt.Errorf("the node's report of NUMA nodes is older than %s", numaresources.Stale)
+)
 
 // unknown says why a node's report cannot be relied upon.
 func (a *account) unknown(now time.Time) error {
 	switch {
 	case a.report == nil:
-		return fmt.Errorf("the node has reported no NUMA nodes")
+		return errNoReport
 	case numaresources.IsOld(a.heartbeat, now):
-		return fmt.Errorf("the node's report of NUMA nodes is older than %s", numaresources.Stale)
+		return errOldReport
 	}
 	return a.err
 }
 
 // Refusal is why a pod may not go to a node.
 type Refusal struct {
-	// Unknown is why nothing is known of the node, and else Lack why there is no room.
-	Unknown error
+	// Lack is why there is no room, or nil if nothing is known of the node.
 	Lack    *alignment.Lack
+	Message string
 }
 
-// Check returns nil if the kubelet of a node will admit a pod. here are the pods on the node as the scheduler supposes: if it
-// leaves out some that are in the account, they are to leave, and if it has others, they are to come first.
-func (l *Ledger) Check(pod *corev1.Pod, node string, here []*corev1.Pod) *Refusal {
+// refuse returns nil if there is no lack.
+func refuse(lack *alignment.Lack) *Refusal {
+	if lack == nil {
+		return nil
+	}
+	return &Refusal{lack, lack.String()}
+}
+
+// Check returns nil if the kubelet of a node will admit a pod. If the pods that are on the node leave out some that are in the account,
+// they are to leave, and if there are others, they are to come first.
+func (l *Ledger) Check(ask *Ask, node string, here Pods) *Refusal {
 	a := l.account(node)
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	if err := a.unknown(l.Now()); err != nil {
-		if l.AllowUnknown || !alignment.MayNeed(pod) {
+	if err := a.unknown(ask.at); err != nil {
+		if l.AllowUnknown || !ask.mayNeed {
 			return nil
 		}
-		return &Refusal{Unknown: err}
+		return &Refusal{Message: err.Error()}
 	}
-	need := a.node.Needed(pod)
+	if here.Generation != 0 && here.Generation == a.same {
+		return a.check(ask)
+	}
+	return a.compare(ask, here)
+}
+
+// answered returns what was found out about such pods before; nil if nothing was.
+func (a *account) answered(ask *Ask) *answer {
+	if a.last == nil || a.last.kind != ask.kind {
+		found := a.answers[ask.kind]
+		if found == nil {
+			return nil
+		}
+		a.last = found
+	}
+	return a.last
+}
+
+// check checks a pod among those of the account. Pods that come together are mostly alike, so answers are remembered.
+func (a *account) check(ask *Ask) *Refusal {
+	if found := a.answered(ask); found != nil {
+		return found.refusal
+	}
+	a.last = &answer{kind: ask.kind}
+	if need := a.node.Needed(ask.pod); need.Any() {
+		a.last.refusal = refuse(a.node.Check(need, a.unreported()))
+	}
+	if a.answers == nil || len(a.answers) == mostAnswers {
+		a.answers = map[kind]*answer{}
+	}
+	a.answers[ask.kind] = a.last
+	return a.last.refusal
+}
+
+// Score returns what [Ledger.SetScore] was told of a node by the same, for a pod that asks for the same, if nothing has changed there.
+func (l *Ledger) Score(ask *Ask, node string, by any) (int64, bool) {
+	a := l.account(node)
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	if found := a.answered(ask); found != nil && a.unknown(ask.at) == nil {
+		for i := range found.scores {
+			if found.scores[i].by == by {
+				return found.scores[i].value, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// SetScore remembers a score that was computed from [Ledger.Report], if that is still the same.
+func (l *Ledger) SetScore(ask *Ask, node string, by any, report *v1alpha2.NodeResourceTopology, value int64) {
+	a := l.account(node)
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	if found := a.answered(ask); found != nil && report != nil && report == a.reduced {
+		found.scores = append(found.scores, score{by, value})
+	}
+}
+
+// compare checks a pod among others than those of the account, if they are others.
+func (a *account) compare(ask *Ask, here Pods) *Refusal {
+	need := a.node.Needed(ask.pod)
 	if !need.Any() {
 		return nil
 	}
-	others := a.unreported()
+	var coming []alignment.Need
 	supposed := map[types.UID]bool{}
-	come := false
-	for _, p := range here {
+	for p := range here.All {
 		supposed[p.UID] = true
-		if a.pods[p.UID] == nil && p.UID != pod.UID {
+		if a.pods[p.UID] == nil && p.UID != ask.pod.UID {
 			if of := a.node.Needed(p); of.Any() {
-				if !come {
-					others.Unreported, come = slices.Clone(others.Unreported), true
-				}
-				others.Unreported = append(others.Unreported, of)
+				coming = append(coming, of)
 			}
 		}
 	}
@@ -323,22 +436,22 @@ func (l *Ledger) Check(pod *corev1.Pod, node string, here []*corev1.Pod) *Refusa
 			unreported = true
 		}
 	}
-	var lack *alignment.Lack
+	if len(coming) == 0 && len(leaving) == 0 {
+		if !supposed[ask.pod.UID] {
+			a.same = here.Generation
+		}
+		return a.check(ask)
+	}
+	others := a.unreported()
+	others.Unreported = slices.Concat(others.Unreported, coming)
 	switch {
-	case len(leaving) > 0 && (unreported || a.awaitsRelease(l.Now())):
+	case len(leaving) == 0:
+		return refuse(a.node.Check(need, others))
+	case unreported || a.awaitsRelease(ask.at):
 		// Pods are to be evicted for this one: only where it is certain that it has room then.
-		lack = &alignment.Lack{Reason: alignment.Unreported}
-	case len(leaving) > 0:
-		lack = a.node.CheckWithout(need, others, staying, leaving)
-	case come:
-		lack = a.node.Check(need, others)
-	default:
-		lack = a.check(need)
+		return refuse(&alignment.Lack{Reason: alignment.Unreported})
 	}
-	if lack != nil {
-		return &Refusal{Lack: lack}
-	}
-	return nil
+	return refuse(a.node.CheckWithout(need, others, staying, leaving))
 }
 
 func (a *account) awaitsRelease(now time.Time) bool {

@@ -4,6 +4,7 @@ package ledger_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,10 +27,12 @@ type world struct {
 	now     time.Time
 	version int
 	pods    map[string]*corev1.Pod
+	// generations are those of pods on the node, by their names.
+	generations map[string]int64
 }
 
 func newWorld(allowUnknown bool) *world {
-	w := &world{ledger: ledger.New(allowUnknown), now: noon, pods: map[string]*corev1.Pod{}}
+	w := &world{ledger: ledger.New(allowUnknown), now: noon, pods: map[string]*corev1.Pod{}, generations: map[string]int64{}}
 	w.ledger.Now = func() time.Time { return w.now }
 	return w
 }
@@ -77,17 +80,31 @@ func (w *world) started(name string) *corev1.Pod {
 	return w.pods[name].DeepCopy()
 }
 
+// full has the node report that pods a and b fill it.
+func (w *world) full() {
+	for _, name := range []string{"a", "b"} {
+		w.ledger.SetPod(w.pod(name, 4), "node")
+		w.ledger.SetPod(w.started(name), "node")
+	}
+	w.now = w.now.Add(time.Second)
+	w.ledger.SetReport(w.report(0, 0, "a", "b"))
+}
+
 func (w *world) check(pod *corev1.Pod, here ...string) string {
 	var pods []*corev1.Pod
 	for _, name := range here {
 		pods = append(pods, w.pods[name])
 	}
-	refusal := w.ledger.Check(pod, "node", pods)
+	names := strings.Join(here, " ")
+	if w.generations[names] == 0 {
+		w.generations[names] = int64(len(w.generations) + 1)
+	}
+	refusal := w.ledger.Check(w.ledger.Ask(pod), "node", ledger.Pods{Generation: w.generations[names], All: slices.Values(pods)})
 	switch {
 	case refusal == nil:
 		return ""
-	case refusal.Unknown != nil:
-		return refusal.Unknown.Error()
+	case refusal.Lack == nil:
+		return refusal.Message
 	}
 	return string(refusal.Lack.Reason)
 }
@@ -198,23 +215,11 @@ func TestLedger(t *testing.T) {
 			return w.check(w.pod("a", 1))
 		}, ""},
 		{"a pod that is to leave makes room where it is certain", func(w *world) string {
-			w.ledger.SetReport(w.report(0, 0))
-			w.ledger.SetPod(w.pod("a", 4), "node")
-			w.ledger.SetPod(w.pod("b", 4), "node")
-			w.started("a")
-			w.ledger.SetPod(w.started("a"), "node")
-			w.ledger.SetPod(w.started("b"), "node")
-			w.now = w.now.Add(time.Second)
-			w.ledger.SetReport(w.report(0, 0, "a", "b"))
+			w.full()
 			return w.check(w.pod("c", 3), "b")
 		}, ""},
 		{"pods that have left are awaited before others are to leave", func(w *world) string {
-			for _, name := range []string{"a", "b"} {
-				w.ledger.SetPod(w.pod(name, 4), "node")
-				w.ledger.SetPod(w.started(name), "node")
-			}
-			w.now = w.now.Add(time.Second)
-			w.ledger.SetReport(w.report(0, 0, "a", "b"))
+			w.full()
 			w.ledger.RemovePod("a", "node", true)
 			if !w.ledger.AwaitsRelease("node") {
 				return "it awaits no release"
@@ -222,12 +227,7 @@ func TestLedger(t *testing.T) {
 			return w.check(w.pod("c", 3)) // b is to leave, too
 		}, "Unreported"},
 		{"the next report ends that", func(w *world) string {
-			for _, name := range []string{"a", "b"} {
-				w.ledger.SetPod(w.pod(name, 4), "node")
-				w.ledger.SetPod(w.started(name), "node")
-			}
-			w.now = w.now.Add(time.Second)
-			w.ledger.SetReport(w.report(0, 0, "a", "b"))
+			w.full()
 			w.ledger.RemovePod("a", "node", true)
 			w.ledger.SetReport(w.report(4, 0, "b"))
 			if w.ledger.AwaitsRelease("node") {
@@ -235,6 +235,16 @@ func TestLedger(t *testing.T) {
 			}
 			return w.check(w.pod("c", 3), "b")
 		}, ""},
+		{"a pod that is to leave counts again if it stays", func(w *world) string {
+			w.full()
+			if got := w.check(w.pod("c", 3), "a", "b"); got != "NoZone" {
+				return "at first " + got
+			}
+			if got := w.check(w.pod("c", 3), "b"); got != "" {
+				return "without a " + got
+			}
+			return w.check(w.pod("c", 3), "a", "b")
+		}, "NoZone"},
 		{"a pod that is nominated comes first", func(w *world) string {
 			w.ledger.SetReport(w.report(4, 0))
 			w.pod("nominated", 4)
@@ -255,6 +265,18 @@ func TestLedger(t *testing.T) {
 			}
 			w.ledger.SetReport(w.report(4, 0))
 			return w.check(w.pod("a", 1))
+		}, ""},
+		{"nor once it is heard that a pod has started, which the report shows", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 0))
+			w.ledger.SetPod(w.pod("a", 1), "node")
+			started := w.started("a")
+			w.now = w.now.Add(time.Second)
+			w.ledger.SetReport(w.report(3, 0))
+			if got := w.check(w.pod("b", 3), "a"); got != "Unreported" {
+				return "at first " + got
+			}
+			w.ledger.SetPod(started, "node")
+			return w.check(w.pod("b", 3), "a")
 		}, ""},
 		{"nor for a pod that needs more", func(w *world) string {
 			w.ledger.SetReport(w.report(2, 0))

@@ -10,6 +10,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -41,7 +42,6 @@ const Name = noderesourcetopology.Name
 type Plugin struct {
 	framework.Plugin
 	scores framework.ScorePlugin
-	known  scores
 	// compared are the reports that isNews was last asked about.
 	compared atomic.Pointer[compared]
 	*shared
@@ -57,6 +57,7 @@ type shared struct {
 var (
 	_ framework.PreFilterPlugin   = (*Plugin)(nil)
 	_ framework.FilterPlugin      = (*Plugin)(nil)
+	_ framework.PreScorePlugin    = (*Plugin)(nil)
 	_ framework.ScorePlugin       = (*Plugin)(nil)
 	_ framework.ReservePlugin     = (*Plugin)(nil)
 	_ framework.EnqueueExtensions = (*Plugin)(nil)
@@ -151,8 +152,23 @@ func last(o any) any {
 	return o
 }
 
+// looking is the pod of a scheduling cycle, as the cycle's state has it under the plugin's name.
+type looking struct{ *ledger.Ask }
+
+// Clone implements framework.StateData.
+func (l looking) Clone() framework.StateData { return l }
+
+// ask returns the pod of a scheduling cycle, and false if PreFilter has skipped it.
+func ask(state framework.CycleState) (*ledger.Ask, bool) {
+	data, err := state.Read(Name)
+	if err != nil {
+		return nil, false
+	}
+	return data.(looking).Ask, true
+}
+
 // PreFilter skips pods of which nothing is aligned anywhere.
-func (p *Plugin) PreFilter(_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
+func (p *Plugin) PreFilter(_ context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
 	if pod.Status.QOSClass != corev1.PodQOSGuaranteed && !alignment.MayNeed(pod) {
 		return nil, framework.NewStatus(framework.Skip)
 	}
@@ -166,6 +182,7 @@ func (p *Plugin) PreFilter(_ context.Context, _ framework.CycleState, pod *corev
 		// Else it would look for other pods to evict, while the ones that it has evicted make room.
 		return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, fmt.Sprintf("waiting for the report of node %s, which pods have left for this one", node))
 	}
+	state.Write(Name, looking{p.ledger.Ask(pod)})
 	return nil, nil
 }
 
@@ -173,35 +190,54 @@ func (p *Plugin) PreFilter(_ context.Context, _ framework.CycleState, pod *corev
 func (*Plugin) PreFilterExtensions() framework.PreFilterExtensions { return nil }
 
 // Filter lets a pod pass to a node whose kubelet will admit it.
-func (p *Plugin) Filter(_ context.Context, _ framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) *framework.Status {
-	infos := node.GetPods()
-	here := make([]*corev1.Pod, 0, len(infos))
-	for _, info := range infos {
-		here = append(here, info.GetPod())
+func (p *Plugin) Filter(_ context.Context, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) *framework.Status {
+	ask, ok := ask(state)
+	if !ok {
+		return framework.AsStatus(errNoPreFilter)
 	}
-	refusal := p.ledger.Check(pod, node.Node().Name, here)
+	here := func(yield func(*corev1.Pod) bool) {
+		for _, info := range node.GetPods() {
+			if !yield(info.GetPod()) {
+				return
+			}
+		}
+	}
+	refusal := p.ledger.Check(ask, node.Node().Name, ledger.Pods{Generation: node.GetGeneration(), All: here})
 	switch {
 	case refusal == nil:
 		return nil
-	case refusal.Unknown != nil:
-		return framework.NewStatus(framework.UnschedulableAndUnresolvable, refusal.Unknown.Error())
-	case refusal.Lack.Reason == alignment.TooLarge:
-		return framework.NewStatus(framework.UnschedulableAndUnresolvable, refusal.Lack.String())
+	case refusal.Lack == nil || refusal.Lack.Reason == alignment.TooLarge:
+		return framework.NewStatus(framework.UnschedulableAndUnresolvable, refusal.Message)
 	}
 	p.waiting.add(pod)
-	return framework.NewStatus(framework.Unschedulable, refusal.Lack.String())
+	return framework.NewStatus(framework.Unschedulable, refusal.Message)
+}
+
+var errNoPreFilter = errors.New("Filter was called without PreFilter")
+
+// PreScore skips the pods that PreFilter has skipped: all nodes are alike for them.
+func (*Plugin) PreScore(_ context.Context, state framework.CycleState, _ *corev1.Pod, _ []framework.NodeInfo) *framework.Status {
+	if _, ok := ask(state); !ok {
+		return framework.NewStatus(framework.Skip)
+	}
+	return nil
 }
 
 // Score implements framework.ScorePlugin by upstream's.
 func (p *Plugin) Score(ctx context.Context, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) (int64, *framework.Status) {
-	name, wants := node.Node().Name, asks(pod)
-	report := p.ledger.Report(name)
-	if score, ok := p.known.get(name, report, wants); ok {
+	ask, ok := ask(state)
+	if !ok {
+		return 0, nil // PreScore has skipped it
+	}
+	// Upstream formats each report for its log, whether that is written or not, so scores are remembered.
+	name := node.Node().Name
+	if score, ok := p.ledger.Score(ask, name, p); ok {
 		return score, nil
 	}
+	report := p.ledger.Report(name)
 	score, status := p.scores.Score(ctx, state, pod, node)
 	if status.IsSuccess() {
-		p.known.set(name, report, wants, score)
+		p.ledger.SetScore(ask, name, p, report, score)
 	}
 	return score, status
 }

@@ -3,6 +3,8 @@
 package plugin
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +50,14 @@ func nodeInfo(name string, pods ...*corev1.Pod) framework.NodeInfo {
 	return info
 }
 
-func newPlugin(t *testing.T) *Plugin {
+// cycle is the state of a scheduling cycle after PreFilter.
+func cycle(p *Plugin, pod *corev1.Pod) framework.CycleState {
+	state := schedulerframework.NewCycleState()
+	p.PreFilter(context.Background(), state, pod, nil)
+	return state
+}
+
+func newPlugin(t testing.TB) *Plugin {
 	t.Helper()
 	l := ledger.New(false)
 	noderesourcetopology.NewCache = func(framework.Handle) nrtcache.Interface { return scored{l} }
@@ -69,7 +78,7 @@ func TestScoreReadsTheLedger(t *testing.T) {
 	p.Reserve(t.Context(), nil, pod("a", "4"), "reserved")
 	scores := map[string]int64{}
 	for _, node := range []string{"free", "reserved"} {
-		score, status := p.Score(t.Context(), nil, pod("b", "2"), nodeInfo(node))
+		score, status := p.Score(t.Context(), cycle(p, pod("b", "2")), pod("b", "2"), nodeInfo(node))
 		if !status.IsSuccess() {
 			t.Fatal(status)
 		}
@@ -79,8 +88,49 @@ func TestScoreReadsTheLedger(t *testing.T) {
 		t.Errorf("with least allocated the scores are %v", scores)
 	}
 	p.Unreserve(t.Context(), nil, pod("a", "4"), "reserved")
-	if score, _ := p.Score(t.Context(), nil, pod("b", "2"), nodeInfo("reserved")); score != scores["free"] {
+	if score, _ := p.Score(t.Context(), cycle(p, pod("b", "2")), pod("b", "2"), nodeInfo("reserved")); score != scores["free"] {
 		t.Errorf("the score after the pod does not come is %d, want %d", score, scores["free"])
+	}
+}
+
+func TestScoresAreOfPodsThatAskForTheSame(t *testing.T) {
+	p := newPlugin(t)
+	p.ledger.SetReport(report("node", 8))
+	score := func(pod *corev1.Pod) int64 {
+		state := cycle(p, pod)
+		if status := p.Filter(t.Context(), state, pod, nodeInfo("node")); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		score, status := p.Score(t.Context(), state, pod, nodeInfo("node"))
+		if !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		return score
+	}
+	small, large := score(pod("a", "1")), score(pod("b", "7"))
+	upstream := p.scores
+	p.scores = nil // they are not computed again
+	again, largeAgain := score(pod("c", "1")), score(pod("d", "7"))
+	p.scores = upstream
+	if small <= large || again != small || largeAgain != large {
+		t.Errorf("with least allocated the scores are %d and %d, and then %d and %d", small, large, again, largeAgain)
+	}
+	overhead := pod("e", "1")
+	overhead.Spec.Overhead = corev1.ResourceList{"cpu": resource.MustParse("4")}
+	if got := score(overhead); got >= small {
+		t.Errorf("the score of a pod with overhead is %d, and without it %d", got, small)
+	}
+}
+
+func TestPodsThatShareCPUsAreNotScored(t *testing.T) {
+	p := newPlugin(t)
+	shared := pod("a", "500m")
+	shared.Status.QOSClass = corev1.PodQOSBurstable
+	if status := p.PreScore(t.Context(), cycle(p, shared), shared, nil); !status.IsSkip() {
+		t.Errorf("got %v", status)
+	}
+	if status := p.PreScore(t.Context(), cycle(p, pod("b", "1")), pod("b", "1"), nil); !status.IsSuccess() {
+		t.Errorf("got %v", status)
 	}
 }
 
@@ -102,13 +152,57 @@ func TestFilter(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			p := newPlugin(t)
 			p.ledger.SetReport(report("node", 4))
-			status := p.Filter(t.Context(), nil, test.pod, nodeInfo(test.node))
+			status := p.Filter(t.Context(), cycle(p, test.pod), test.pod, nodeInfo(test.node))
 			if status.Code() != test.want || !strings.Contains(status.Message(), test.message) {
 				t.Errorf("got %v", status)
 			}
 			p.waiting.tell()
 			if again := len(p.waiting.next()) == 1; again != test.again {
 				t.Errorf("looked at again: %v", again)
+			}
+		})
+	}
+}
+
+// BenchmarkCycle is what the plugin costs each pod on 1,000 nodes with four zones: a filter and a score of each, and then a node.
+func BenchmarkCycle(b *testing.B) {
+	for _, sizes := range []int{1, 4} {
+		b.Run(fmt.Sprintf("sizes=%d", sizes), func(b *testing.B) {
+			p := newPlugin(b)
+			var nodes []framework.NodeInfo
+			for i := range 1000 {
+				name := fmt.Sprintf("node-%d", i)
+				r := report(name, 8)
+				for zone := 1; zone < 4; zone++ {
+					r.Zones = append(r.Zones, r.Zones[0])
+					r.Zones[zone].Name = numaresources.ZoneName(zone)
+				}
+				p.ledger.SetReport(r)
+				here := []*corev1.Pod{pod(name+"-a", "2"), pod(name+"-b", "1")}
+				for _, pod := range here {
+					p.ledger.SetPod(pod, name)
+				}
+				nodes = append(nodes, nodeInfo(name, here...))
+			}
+			b.ReportAllocs()
+			turn := 0
+			for b.Loop() {
+				turn++
+				next := pod(fmt.Sprintf("pod-%d", turn), fmt.Sprint(1+turn%sizes))
+				state := cycle(p, next)
+				for _, node := range nodes {
+					if status := p.Filter(b.Context(), state, next, node); !status.IsSuccess() {
+						b.Fatal(status)
+					}
+				}
+				for _, node := range nodes {
+					if _, status := p.Score(b.Context(), state, next, node); !status.IsSuccess() {
+						b.Fatal(status)
+					}
+				}
+				node := nodes[turn%len(nodes)]
+				p.Reserve(b.Context(), state, next, node.Node().Name)
+				p.Unreserve(b.Context(), state, next, node.Node().Name)
 			}
 		})
 	}

@@ -134,8 +134,10 @@ type node struct {
 	// bound are pods at which the kubelet has not looked; running those that it has admitted.
 	bound, running []*corev1.Pod
 	starting       map[types.UID]bool
-	// asked is what pods on the node ask for, as the scheduler's own filter counts it, in thousandths of CPUs and bytes.
+	// cpu and mem are what pods on the node ask for, as the scheduler's own filter counts it, in thousandths of CPUs and bytes.
 	cpu, mem map[types.UID]int64
+	// supposed are the same pods, for the ledger.
+	supposed ledger.Pods
 	version  int
 	written  *v1alpha2.NodeResourceTopology
 	dirty    bool
@@ -150,6 +152,7 @@ func newCluster(t *testing.T, seed uint64, kinds []machine) *cluster {
 	c.ledger.Now = func() time.Time { return c.now }
 	for i, kind := range kinds {
 		n := &node{kubelet: newKubelet(t, kind), name: fmt.Sprintf("node-%d", i), starting: map[types.UID]bool{}, cpu: map[types.UID]int64{}, mem: map[types.UID]int64{}}
+		n.suppose()
 		c.nodes = append(c.nodes, n)
 		c.ledger.SetReport(c.report(n))
 	}
@@ -311,6 +314,7 @@ func (c *cluster) gone(n *node, pod *corev1.Pod) {
 	c.later("pod "+pod.Name, time.Second, func() {
 		delete(n.cpu, pod.UID)
 		delete(n.mem, pod.UID)
+		n.suppose()
 		c.ledger.RemovePod(pod.UID, n.name, true)
 	})
 }
@@ -365,12 +369,13 @@ func describe(pod *corev1.Pod) string {
 // schedule binds a pod to a node that lets it pass, and reports whether there is one.
 func (c *cluster) schedule(pod *corev1.Pod) bool {
 	cpu, mem := requested(pod)
+	ask := c.ledger.Ask(pod)
 	for _, i := range c.random.Perm(len(c.nodes)) {
 		n := c.nodes[i]
 		if sum(n.cpu)+cpu > int64(n.zones*n.machine.cpus-n.reserved)*1000 || sum(n.mem)+mem > int64(n.zones)*(n.machine.memory-1)*gi {
 			continue // the scheduler's own filter NodeResourcesFit
 		}
-		if refusal := c.ledger.Check(pod, n.name, c.here(n)); refusal != nil {
+		if refusal := c.ledger.Check(ask, n.name, n.supposed); refusal != nil {
 			if refusal.Lack != nil {
 				c.waits[refusal.Lack.Reason]++
 			}
@@ -378,6 +383,7 @@ func (c *cluster) schedule(pod *corev1.Pod) bool {
 		}
 		bound := pod.DeepCopy()
 		n.cpu[pod.UID], n.mem[pod.UID] = cpu, mem
+		n.suppose()
 		if !c.forgets {
 			c.ledger.SetPod(bound, n.name)
 		}
@@ -387,12 +393,16 @@ func (c *cluster) schedule(pod *corev1.Pod) bool {
 	return false
 }
 
-// here are the pods on a node as the scheduler supposes.
-func (c *cluster) here(n *node) (pods []*corev1.Pod) {
-	for uid := range n.cpu {
-		pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}})
+// suppose is called when the pods on a node are others than before.
+func (n *node) suppose() {
+	n.supposed.Generation++
+	n.supposed.All = func(yield func(*corev1.Pod) bool) {
+		for uid := range n.cpu {
+			if !yield(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}) {
+				return
+			}
+		}
 	}
-	return pods
 }
 
 func sum(amounts map[types.UID]int64) (total int64) {

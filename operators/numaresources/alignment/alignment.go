@@ -14,6 +14,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
@@ -221,6 +222,34 @@ func (n Node) peak(pod *corev1.Pod, guaranteed bool) Item {
 		most[name] = max(most[name], amount)
 	}
 	return Item{Amounts: most, Held: all + running[corev1.ResourceCPU] - most[corev1.ResourceCPU]}
+}
+
+// Asked says what a pod asks for: pods of the same text need the same of every node.
+func Asked(pod *corev1.Pod) string {
+	text := []byte(pod.Status.QOSClass)
+	add := func(kind byte, name string, requests corev1.ResourceList) {
+		text = strconv.AppendQuote(append(text, ' ', kind), name)
+		for _, resource := range slices.Sorted(maps.Keys(requests)) {
+			q := requests[resource]
+			text = strconv.AppendQuote(append(text, ' '), string(resource))
+			text = append(append(text, '='), q.String()...)
+		}
+	}
+	if resourcehelper.IsPodLevelResourcesSet(pod) {
+		add('p', "", pod.Spec.Resources.Requests)
+	}
+	add('o', "", pod.Spec.Overhead)
+	for i := range pod.Spec.InitContainers {
+		c, kind := &pod.Spec.InitContainers[i], byte('i')
+		if isSidecar(c) {
+			kind = 's'
+		}
+		add(kind, c.Name, c.Resources.Requests)
+	}
+	for i := range pod.Spec.Containers {
+		add('c', pod.Spec.Containers[i].Name, pod.Spec.Containers[i].Resources.Requests)
+	}
+	return string(text)
 }
 
 func isSidecar(c *corev1.Container) bool {

@@ -205,6 +205,30 @@ func TestMayNeed(t *testing.T) {
 	}
 }
 
+func TestPodsThatAskForTheSame(t *testing.T) {
+	limited := pod("cpu=2")
+	limited.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("3")}}
+	for _, test := range []struct {
+		name string
+		a, b *corev1.Pod
+		same bool
+	}{
+		{"the same amounts, written differently", pod("cpu=2 memory=1Gi"), pod("memory=1024Mi cpu=2000m"), true},
+		{"more of a resource", pod("cpu=2"), pod("cpu=3"), false},
+		{"another resource", pod("cpu=2 example.com/a=1"), pod("cpu=2 example.com/b=1"), false},
+		{"what is asked for in one container or in two", pod("cpu=2", "cpu=1"), pod("cpu=1", "cpu=2"), false},
+		{"an init container and a sidecar", pod("init:cpu=1", "cpu=2"), pod("sidecar:cpu=1", "cpu=2"), false},
+		{"another class of service", pod("cpu=2"), burstable(pod("cpu=2")), false},
+		{"resources of the pod as a whole", pod("cpu=2"), limited, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if a, b := alignment.Asked(test.a), alignment.Asked(test.b); (a == b) != test.same {
+				t.Errorf("one asks for %s, the other for %s", a, b)
+			}
+		})
+	}
+}
+
 func TestReadRefusesWhatSaysNothing(t *testing.T) {
 	for _, test := range []struct {
 		name       string
