@@ -57,22 +57,6 @@ func (l *Layer) MediaType() (types.MediaType, error) { return l.mediaType, nil }
 // Compressed opens the file.
 func (l *Layer) Compressed() (io.ReadCloser, error) { return os.Open(l.file) }
 
-// Uncompressed opens the archive in it.
-func (l *Layer) Uncompressed() (io.ReadCloser, error) {
-	file, err := os.Open(l.file)
-	if err != nil {
-		return nil, err
-	}
-	stream, err := gzip.NewReader(file)
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{stream, file}, nil
-}
-
 // WriteLayer writes a tree as a layer to a file of a directory, which must stay as long as the layer
 // is used.
 func WriteLayer(dir string, tree *rootfs.Tree, date time.Time) (*Layer, error) {
@@ -135,7 +119,11 @@ func Append(base v1.Image, layer *Layer, createdBy string, config Config) (v1.Im
 		added.mediaType = types.DockerLayer
 	}
 	date := v1.Time{Time: config.Date.UTC()} // in the history, it is written with its time zone
-	image, err := mutate.Append(base, mutate.Addendum{Layer: &added, History: v1.History{Created: date, CreatedBy: createdBy}})
+	whole, err := partial.CompressedToLayer(&added)
+	if err != nil {
+		return nil, err
+	}
+	image, err := mutate.Append(base, mutate.Addendum{Layer: whole, History: v1.History{Created: date, CreatedBy: createdBy}})
 	if err != nil {
 		return nil, err
 	}
