@@ -693,7 +693,7 @@ func TestWhatTheCompanionMayDoAsSomebodyElse(t *testing.T) {
 // TestOnlyWhatIsAskedOfAWebhookReachesIt uses that nobody answers here: what reaches a webhook fails.
 func TestOnlyWhatIsAskedOfAWebhookReachesIt(t *testing.T) {
 	i := companiontest.Install(t, "cpupolicy")
-	testenv.KubeVirt(t, i.Client)
+	testenv.KubeVirt(t, i.ControlPlane)
 	ofKubelet := kubelet(t, i, "webhooks")
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "webhooks", Annotations: map[string]string{status: "no"}}}
 	controller := i.As(t, i.Token(t, "partition-cpupolicy", "partition-controller", nil))

@@ -70,7 +70,7 @@ func (v *visitor) mustSay(what, text string, parts ...string) {
 func (v *visitor) vms(t *testing.T) {
 	v.open("virtual-machines")
 	v.mustSay("without KubeVirt", v.Text(), "KubeVirt is not installed")
-	testenv.KubeVirt(t, v.Client)
+	testenv.KubeVirt(t, v.ControlPlane)
 	admin := hooks{v.Installed}.admin(t)
 	admin.create(t, newVM(t, "stopped", "{domain: {cpu: {cores: 2}, devices: {}}}"))
 	busy := newVM(t, "busy", "{domain: {cpu: {cores: 2}, devices: {}}}")

@@ -99,7 +99,7 @@ func (c *cluster) isPinned(t *testing.T, name string) bool {
 // Each page and each form is a request of the user, to RBAC, admission and webhooks.
 func TestThePagesActAsTheirUser(t *testing.T) {
 	c := startCluster(t).in(t)
-	testenv.KubeVirt(t, c.Client)
+	testenv.KubeVirt(t, c.ControlPlane)
 	c.addNode("free", nil)
 	broken := c.addNode("broken", map[string]string{"kubernetes.io/os": "windows"}) // that is not observed
 	c.awaitObserved("free")

@@ -58,7 +58,7 @@ func TestWebhooks(t *testing.T) {
 	t.Run("what is posted", h.knowsItsNodes)
 	t.Run("the lock of an operation that has just ended", h.locksAfterTheEnd)
 
-	remove := testenv.KubeVirt(t, i.Client, "spec.template.spec.newer", "spec.template.spec.domain.newer", "spec.template.spec.domain.resources.newer")
+	remove := testenv.KubeVirt(t, i.ControlPlane, "spec.template.spec.newer", "spec.template.spec.domain.newer", "spec.template.spec.domain.resources.newer")
 	t.Run("beside KubeVirt", h.besideKubeVirt)
 	t.Run("machines", h.vms)
 	t.Run("machines that are posted", h.knowsItsVMs)

@@ -23,13 +23,14 @@ import (
 	"k8s.io/utils/ptr"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 )
 
 // KubeVirt brings the CRDs of KubeVirt that companions know, with the schemas of the release that build/kubevirt pins.
 // They go when remove is called, or at the end of the test. newer are paths of fields of a VirtualMachine, such as
 // "spec.newer", that a later release would add.
-func KubeVirt(t testing.TB, c client.Client, newer ...string) (remove func()) {
+func KubeVirt(t testing.TB, c *ControlPlane, newer ...string) (remove func()) {
 	t.Helper()
 	schemas := kubeVirtSchemas(t)
 	var crds []*apiextensionsv1.CustomResourceDefinition
@@ -66,11 +67,11 @@ func KubeVirt(t testing.TB, c client.Client, newer ...string) (remove func()) {
 	ctx := context.WithoutCancel(t.Context())
 	remove = func() {
 		for _, crd := range crds {
-			if err := client.IgnoreNotFound(c.Delete(ctx, crd)); err != nil {
+			if err := client.IgnoreNotFound(c.Client.Delete(ctx, crd)); err != nil {
 				t.Error(err)
 			}
 			Eventually(t, time.Minute, func() error {
-				err := c.Get(ctx, client.ObjectKeyFromObject(crd), &apiextensionsv1.CustomResourceDefinition{})
+				err := c.Client.Get(ctx, client.ObjectKeyFromObject(crd), &apiextensionsv1.CustomResourceDefinition{})
 				if apierrors.IsNotFound(err) {
 					return nil
 				}
@@ -79,24 +80,8 @@ func KubeVirt(t testing.TB, c client.Client, newer ...string) (remove func()) {
 		}
 	}
 	t.Cleanup(remove)
-	for _, crd := range crds {
-		if err := c.Create(ctx, crd.DeepCopy()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, crd := range crds {
-		Eventually(t, time.Minute, func() error {
-			now := &apiextensionsv1.CustomResourceDefinition{}
-			if err := c.Get(ctx, client.ObjectKeyFromObject(crd), now); err != nil {
-				return err
-			}
-			for _, condition := range now.Status.Conditions {
-				if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
-					return nil
-				}
-			}
-			return fmt.Errorf("%s has the conditions %v", crd.Name, now.Status.Conditions)
-		})
+	if _, err := envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{CRDs: crds, MaxTime: time.Minute}); err != nil {
+		t.Fatal(err)
 	}
 	return remove
 }

@@ -40,7 +40,7 @@ func TestTheControlPlaneHasTheCRDs(t *testing.T) {
 
 func TestKubeVirtHasItsSchemas(t *testing.T) {
 	c := Start(t)
-	KubeVirt(t, c.Client, "spec.newer")
+	KubeVirt(t, c, "spec.newer")
 	for name, test := range map[string]struct{ spec, refused string }{
 		"a machine":                           {"{newer: 1, template: {spec: {domain: {devices: {}}}}}", ""},
 		"a machine without a template":        {"{newer: 1}", "spec.template: Required value"},
