@@ -131,6 +131,10 @@ func (l *Ledger) SetPod(pod *corev1.Pod, node string) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	if ended(pod) {
+		if a.ghosts[pod.UID] != nil {
+			delete(a.ghosts, pod.UID)
+			a.changed()
+		}
 		a.remove(pod.UID, false, l.Now())
 		return
 	}
@@ -160,6 +164,14 @@ func (l *Ledger) RemovePod(uid types.UID, node string, bound bool) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	a.remove(uid, bound, l.Now())
+}
+
+// Lingers reports whether a pod that is gone counts until a report comes.
+func (l *Ledger) Lingers(uid types.UID, node string) bool {
+	a := l.account(node)
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	return a.ghosts[uid] != nil
 }
 
 func (a *account) remove(uid types.UID, deleted bool, now time.Time) {

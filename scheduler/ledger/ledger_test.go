@@ -185,6 +185,23 @@ func TestLedger(t *testing.T) {
 			w.ledger.SetReport(w.report(4, 0))
 			return w.check(w.pod("b", 3))
 		}, ""},
+		{"or until it is known that it has ended", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 0))
+			w.ledger.SetPod(w.pod("a", 2), "node")
+			w.ledger.RemovePod("a", "node", true)
+			if !w.ledger.Lingers("a", "node") {
+				return "it does not linger"
+			}
+			if got := w.check(w.pod("b", 3)); got != "Unreported" {
+				return "before " + got
+			}
+			w.pods["a"].Status.Phase = corev1.PodFailed
+			w.ledger.SetPod(w.pod("a", 2), "node")
+			if w.ledger.Lingers("a", "node") {
+				return "it lingers"
+			}
+			return w.check(w.pod("b", 3))
+		}, ""},
 		{"a pod that was refused has nothing", func(w *world) string {
 			w.ledger.SetReport(w.report(4, 0))
 			w.ledger.SetPod(w.pod("a", 2), "node")

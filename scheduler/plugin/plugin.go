@@ -126,12 +126,7 @@ func (s *shared) follow(ctx context.Context, handle framework.Handle) error {
 		},
 		DeleteFunc: func(o any) {
 			if pod, ok := last(o).(*corev1.Pod); ok && pod.Spec.NodeName != "" {
-				if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-					l.SetPod(pod, pod.Spec.NodeName) // the informer leaves out pods that have ended
-				} else {
-					l.RemovePod(pod.UID, pod.Spec.NodeName, true)
-				}
-				s.waiting.tell()
+				s.gone(ctx, handle.ClientSet(), pod)
 			}
 		},
 	})

@@ -247,7 +247,7 @@ func (k *kubelets) admit(ctx context.Context, pod *corev1.Pod) bool {
 	}
 	k.mutex.Unlock()
 	_ = k.client.Status().Update(ctx, pod)
-	return cpus > 0
+	return cpus > 0 && zone >= 0 // nothing of a refused one is to be reported
 }
 
 // pod creates a Guaranteed pod with so many CPUs.
@@ -369,6 +369,25 @@ func TestPodsGoWhereAZoneHasRoom(t *testing.T) {
 		k.runs("large")
 	})
 	k.noneRefused()
+}
+
+func TestAPodThatAKubeletHasRefusedKeepsNoOtherFromTheNode(t *testing.T) {
+	k := start(t, 0, 0)
+	k.add("node-0", []int64{4, 4})
+	for _, name := range []string{"first", "second"} {
+		k.pod(name, "3")
+		k.runs(name)
+	}
+	// One CPU of each zone is free.
+	k.pod("of-another", "2", func(pod *corev1.Pod) { pod.Spec.SchedulerName, pod.Spec.NodeName = "another", "node-0" })
+	k.eventually(func() error {
+		if pod := k.read("of-another"); pod.Status.Phase != corev1.PodFailed {
+			return fmt.Errorf("the pod is %s", pod.Status.Phase)
+		}
+		return nil
+	})
+	k.pod("fits", "1")
+	k.runs("fits")
 }
 
 func TestNothingIsPlacedByAStaleReport(t *testing.T) {
