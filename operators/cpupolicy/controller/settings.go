@@ -69,17 +69,9 @@ func (s *Settings) Validate(path *field.Path, config *configv1alpha1.ControllerC
 	if driver, all := operation.Driver(s.Driver), operation.Drivers(); !slices.Contains(all, driver) {
 		errs = append(errs, field.NotSupported(path.Child("driver"), driver, all))
 	}
-	for _, each := range []struct {
-		name  string
-		value metav1.Duration
-	}{
-		{"observeTimeout", s.ObserveTimeout},
-		{"switchTimeout", s.SwitchTimeout},
-		{"operationTimeout", s.OperationTimeout},
-		{"labelTimeout", s.LabelTimeout},
-	} {
-		errs = append(errs, configv1alpha1.ValidatePositive(path.Child(each.name), each.value)...)
-	}
+	errs = append(errs, configv1alpha1.ValidatePositive(path, map[string]metav1.Duration{
+		"observeTimeout": s.ObserveTimeout, "switchTimeout": s.SwitchTimeout, "operationTimeout": s.OperationTimeout, "labelTimeout": s.LabelTimeout,
+	})...)
 	if s.ObserveTimeout.Duration > 0 && s.ObserveTimeout.Duration < shortestObservation {
 		errs = append(errs, field.Invalid(path.Child("observeTimeout"), s.ObserveTimeout.Duration.String(),
 			fmt.Sprintf("must not be shorter than %s", shortestObservation)))

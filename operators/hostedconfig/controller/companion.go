@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,23 +37,14 @@ type Settings struct {
 
 // Default implements companion.Settings.
 func (s *Settings) Default() {
-	if s.Patience.Duration == 0 {
-		s.Patience.Duration = 10 * time.Second
-	}
+	configv1alpha1.DefaultDuration(&s.Patience, 10*time.Second)
 }
 
 // Validate implements companion.Settings.
-func (s *Settings) Validate(path *field.Path, config *configv1alpha1.ControllerConfiguration) (errs field.ErrorList) {
-	if s.Patience.Duration < 0 {
-		errs = append(errs, field.Invalid(path.Child("patience"), s.Patience.Duration.String(), "must not be negative"))
-	}
-	if s.ControlPlaneNamespace == "" {
-		s.ControlPlaneNamespace = config.Namespace
-	}
-	for _, problem := range validation.IsDNS1123Label(s.ControlPlaneNamespace) {
-		errs = append(errs, field.Invalid(path.Child("controlPlaneNamespace"), s.ControlPlaneNamespace, problem))
-	}
-	return errs
+func (s *Settings) Validate(path *field.Path, config *configv1alpha1.ControllerConfiguration) field.ErrorList {
+	configv1alpha1.DefaultText(&s.ControlPlaneNamespace, config.Namespace)
+	return append(configv1alpha1.ValidatePositive(path, map[string]metav1.Duration{"patience": s.Patience}),
+		configv1alpha1.ValidateLabel(path.Child("controlPlaneNamespace"), s.ControlPlaneNamespace)...)
 }
 
 // hyperShift is the program that does the same for its hosted clusters.

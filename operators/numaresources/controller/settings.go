@@ -55,7 +55,7 @@ func (s *Settings) Validate(at *field.Path, config *configv1alpha1.ControllerCon
 	if s.SchedulerImage != "" {
 		errs = append(errs, configv1alpha1.ValidateImage(at.Child("schedulerImage"), s.SchedulerImage)...)
 	}
-	errs = append(errs, configv1alpha1.ValidatePositive(at.Child("period"), s.Period)...)
+	errs = append(errs, configv1alpha1.ValidatePositive(at, map[string]metav1.Duration{"period": s.Period})...)
 	for name, value := range map[string]string{"podResources": s.PodResources, "kubeletCertificate": s.KubeletCertificate} {
 		if value != "" && (!path.IsAbs(value) || path.Clean(value) != value || value == "/") {
 			errs = append(errs, field.Invalid(at.Child(name), value, "must be a clean, absolute path"))

@@ -38,15 +38,8 @@ func (s *Settings) Default() {
 
 // Validate implements companion.Settings.
 func (s *Settings) Validate(path *field.Path, config *configv1alpha1.ControllerConfiguration) (errs field.ErrorList) {
-	for _, each := range []struct {
-		name  string
-		value metav1.Duration
-	}{{"patience", s.Patience}, {"resync", s.Resync}, {"podPeriod", s.PodPeriod}} {
-		errs = append(errs, configv1alpha1.ValidatePositive(path.Child(each.name), each.value)...)
-	}
-	if s.ControlPlaneNamespace == "" {
-		s.ControlPlaneNamespace = config.Namespace
-	}
+	errs = append(errs, configv1alpha1.ValidatePositive(path, map[string]metav1.Duration{"patience": s.Patience, "resync": s.Resync, "podPeriod": s.PodPeriod})...)
+	configv1alpha1.DefaultText(&s.ControlPlaneNamespace, config.Namespace)
 	if hosted := config.HostedConnection.Kubeconfig != ""; os.Getenv(hyperShift) == "true" && !hosted {
 		errs = append(errs, field.Required(field.NewPath("hostedConnection", "kubeconfig"), hyperShift+"=true, so the nodes are in a hosted cluster"))
 	}

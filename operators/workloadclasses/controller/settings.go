@@ -77,18 +77,9 @@ func (s *Settings) Validate(path *field.Path, _ *configv1alpha1.ControllerConfig
 		errs = append(errs, field.NotSupported(path.Child("machines"), s.Machines, apis))
 	}
 	errs = append(errs, configv1alpha1.ValidateLabel(path.Child("machineNamespace"), s.MachineNamespace)...)
-	for _, each := range []struct {
-		name  string
-		value metav1.Duration
-	}{
-		{"period", s.Period},
-		{"maxCordon", s.MaxCordon},
-		{"minNodeAge", s.MinNodeAge},
-		{"drainGrace", s.DrainGrace},
-		{"drainPatience", s.DrainPatience},
-	} {
-		errs = append(errs, configv1alpha1.ValidatePositive(path.Child(each.name), each.value)...)
-	}
+	errs = append(errs, configv1alpha1.ValidatePositive(path, map[string]metav1.Duration{
+		"period": s.Period, "maxCordon": s.MaxCordon, "minNodeAge": s.MinNodeAge, "drainGrace": s.DrainGrace, "drainPatience": s.DrainPatience,
+	})...)
 	if s.DrainPatience.Duration > 0 && s.DrainPatience.Duration <= s.DrainGrace.Duration {
 		errs = append(errs, field.Invalid(path.Child("drainPatience"), s.DrainPatience.Duration.String(), "must be longer than drainGrace"))
 	}

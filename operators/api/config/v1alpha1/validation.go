@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"regexp"
 	"slices"
@@ -38,8 +39,7 @@ func Validate(c *ControllerConfiguration) (errs field.ErrorList) {
 	errs = append(errs, ValidateEndpoint(field.NewPath("metrics"), c.Metrics, true)...)
 	errs = append(errs, ValidateEndpoint(field.NewPath("health"), c.Health, false)...)
 	errs = append(errs, ValidateEndpoint(field.NewPath("webhook"), c.Webhook, false)...)
-	errs = append(errs, ValidatePositive(field.NewPath("foreignManagerPeriod"), c.ForeignManagerPeriod)...)
-	errs = append(errs, ValidatePositive(field.NewPath("gracefulShutdownTimeout"), c.GracefulShutdownTimeout)...)
+	errs = append(errs, ValidatePositive(nil, map[string]metav1.Duration{"foreignManagerPeriod": c.ForeignManagerPeriod, "gracefulShutdownTimeout": c.GracefulShutdownTimeout})...)
 	errs = append(errs, validateTLS(&c.TLS, field.NewPath("tls"))...)
 	return append(errs, validateCertificates(&c.Certificates, field.NewPath("certificates"))...)
 }
@@ -51,7 +51,7 @@ func validateLeaderElection(c *ControllerConfiguration) (errs field.ErrorList) {
 	if !*election.LeaderElect {
 		return nil
 	}
-	errs = append(errs, ValidatePositive(path.Child("retryPeriod"), election.RetryPeriod)...)
+	errs = append(errs, ValidatePositive(path, map[string]metav1.Duration{"retryPeriod": election.RetryPeriod})...)
 	if election.LeaseDuration.Duration <= election.RenewDeadline.Duration {
 		errs = append(errs, field.Invalid(path.Child("leaseDuration"), election.LeaseDuration.Duration.String(),
 			fmt.Sprintf("must be longer than renewDeadline, which is %s", election.RenewDeadline.Duration)))
@@ -127,7 +127,7 @@ func validateCertificates(c *CertificatesConfiguration, path *field.Path) (errs 
 			errs = append(errs, subdomain(path.Child(optional.name), optional.value)...)
 		}
 	}
-	errs = append(errs, ValidatePositive(path.Child("overlap"), c.Overlap)...)
+	errs = append(errs, ValidatePositive(path, map[string]metav1.Duration{"overlap": c.Overlap})...)
 	// A new certificate is made, announced for the overlap, and served.
 	if c.RenewBefore.Duration <= 2*c.Overlap.Duration {
 		errs = append(errs, field.Invalid(path.Child("renewBefore"), c.RenewBefore.Duration.String(),
@@ -157,12 +157,14 @@ func ValidateImage(path *field.Path, image string) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, image, want)}
 }
 
-// ValidatePositive wants a duration that is longer than 0.
-func ValidatePositive(path *field.Path, value metav1.Duration) field.ErrorList {
-	if value.Duration > 0 {
-		return nil
+// ValidatePositive wants durations that are longer than 0, by the names of their fields below the path.
+func ValidatePositive(path *field.Path, values map[string]metav1.Duration) (errs field.ErrorList) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if value := values[name].Duration; value <= 0 {
+			errs = append(errs, field.Invalid(path.Child(name), value.String(), "must be longer than 0"))
+		}
 	}
-	return field.ErrorList{field.Invalid(path, value.Duration.String(), "must be longer than 0")}
+	return errs
 }
 
 // ValidateLabel wants a DNS label, such as the name of a namespace.
