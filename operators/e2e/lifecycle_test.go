@@ -50,6 +50,7 @@ func TestAnAdministratorInstallsUpgradesAndRemovesEachCompanion(t *testing.T) {
 	// Of its own ServiceAccounts, this one comes last.
 	node.Call(t, "wait", "--for=create", "--timeout=2m", "--namespace=kube-system", "serviceaccount/ttl-after-finished-controller")
 	awaitNamespaces(t, node, "default", "kube-node-lease", "kube-public", "kube-system")
+	node.Call(t, "wait", "--for=create", "--timeout=2m", "--namespace=kube-node-lease", "lease/"+node.Name) // the kubelet's
 	for _, of := range []lifecycle{
 		{companion: "cpupolicy", begin: aNodeIsDrained},
 		{companion: "numaresources", begin: aNodeIsReported},
