@@ -18,6 +18,6 @@ at get daemonset tuned --request-timeout=5s >/dev/null 2>&1 || exit 0
     at delete daemonset tuned --ignore-not-found &&
     at wait --for=delete pods --selector=openshift-app=tuned --timeout=90s
 } >/dev/null || echo "TuneD may have left something that it changed on this host" >&2
-# What TuneD has kept of the values before.
-rm -rf /run/partition-node/tuned
-rmdir --ignore-fail-on-non-empty /run/partition-node 2>/dev/null || true
+# What TuneD has kept of the values before, and for the next boot.
+rm -rf /run/partition-node/tuned /var/lib/partition-node/tuned
+rmdir --ignore-fail-on-non-empty /run/partition-node /var/lib/partition-node 2>/dev/null || true

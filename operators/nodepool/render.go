@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -138,6 +139,8 @@ func Render(pool string, c Configuration, generated *v1beta1.Generated, parts ma
 		merged = ignition.Merge(merged, translate.Translate(nodefiles.Ignition([]nodefiles.File{file})))
 		inputs = append(inputs, path, kubelet)
 	}
+	// It is not among the inputs: it comes with the next change, or with a new machine, and boots no node by itself.
+	merged = ignition.Merge(merged, translate.Translate(nodefiles.Ignition(hostUnit)))
 	if r.Ignition, err = json.Marshal(merged); err != nil {
 		return r, "", err
 	}
@@ -151,6 +154,16 @@ func Render(pool string, c Configuration, generated *v1beta1.Generated, parts ma
 	sum := sha256.Sum256(data)
 	r.Hash = hex.EncodeToString(sum[:8])
 	return r, "", nil
+}
+
+//go:embed partition-tuned.service
+var tunedService []byte
+
+// hostUnit are the files of the unit by which TuneD applies a node's profile before the kubelet starts pods. A node without a profile
+// has nothing for it to do. The second file takes the place of the link of an enabled unit.
+var hostUnit = []nodefiles.File{
+	{Path: "/etc/systemd/system/partition-tuned.service", Mode: 0o644, Content: tunedService},
+	{Path: "/etc/systemd/system/multi-user.target.d/01-partition-tuned.conf", Mode: 0o644, Content: []byte("[Unit]\nWants=partition-tuned.service\n")},
 }
 
 // reasonOf is what the companion tuning says of nodes that hold a configuration back.

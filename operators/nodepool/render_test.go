@@ -3,8 +3,12 @@
 package nodepool
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -112,6 +116,41 @@ func written(t *testing.T, r Rendered) (arguments []string, files map[string]str
 	return arguments, files
 }
 
+// The unit by which TuneD is before pods is no reason to boot: the hash is that of a configuration that has nothing.
+func TestEveryConfigurationHasTheHostsUnit(t *testing.T) {
+	r, waits, err := Render("pool-a", configurationOf(t, aPool("pool-a", nil, nil)), nil, nil)
+	if err != nil || waits != "" || r.Hash != "4f53cda18c2baa0c" { // that of []
+		t.Errorf("got %q, waits for %q, %v", r.Hash, waits, err)
+	}
+	_, files := written(t, r)
+	for path, want := range map[string]string{
+		"/etc/systemd/system/partition-tuned.service":                     "Before=kubelet.service\n",
+		"/etc/systemd/system/multi-user.target.d/01-partition-tuned.conf": "Wants=partition-tuned.service\n",
+	} {
+		if !strings.Contains(files[path], want) {
+			t.Errorf("%s is %q, without %q", path, files[path], want)
+		}
+	}
+	if analyze, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Log("no systemd judges the unit: ", err)
+	} else {
+		root := t.TempDir()
+		program := "/var/lib/partition-node/tuned/root/usr/bin/partition-node"
+		files[program] = ""
+		for path, text := range files {
+			if err := errors.Join(os.MkdirAll(filepath.Join(root, filepath.Dir(path)), 0o755), os.WriteFile(filepath.Join(root, path), []byte(text), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chmod(filepath.Join(root, program), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if output, err := exec.Command(analyze, "verify", "--root="+root, "--recursive-errors=no", "partition-tuned.service").CombinedOutput(); err != nil || len(output) > 0 {
+			t.Errorf("systemd says %v: %s", err, output)
+		}
+	}
+}
+
 func TestWhatIsRendered(t *testing.T) {
 	file := func(path, text string) string {
 		return fmt.Sprintf("config: {ignition: {version: 3.2.0}, storage: {files: [{path: %s, overwrite: true, contents: {source: 'data:,%s'}}]}}", path, text)
@@ -137,6 +176,9 @@ func TestWhatIsRendered(t *testing.T) {
 				t.Fatal(waits, err)
 			}
 			arguments, files := written(t, r)
+			for _, file := range hostUnit {
+				delete(files, file.Path)
+			}
 			if got := strings.Join(arguments, " "); got != test.arguments {
 				t.Errorf("the arguments are %q, want %q", got, test.arguments)
 			}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -324,6 +325,7 @@ func TestAChangeCostsANodeAtMostOneReboot(t *testing.T) {
 	s.settle("pool-a", "pool-b")
 	s.expect("a new pool", "pool-a", []int{0, 0}, "audit=0")
 	s.expect("a new pool", "pool-b", []int{0}, "quiet")
+	bare := maps.Clone(s.provider.Machines["a1"].Files)
 
 	s.change("a sysctl", "pool-a", aBoot("20000", "audit=0"), "", []int{0, 0}, "audit=0")
 	both := aBoot("20000", "audit=0 skew_tick=1")
@@ -402,8 +404,8 @@ func TestAChangeCostsANodeAtMostOneReboot(t *testing.T) {
 	// Removed: the machines are as they were before, with one boot.
 	s.computes = func(literal []string) string { return strings.Join(literal, " ") }
 	s.change("no PerformanceProfile any more", "pool-a", both, "", []int{6, 6, 2}, "audit=0 skew_tick=1")
-	if files := s.provider.Machines["a1"].Files; len(files) > 0 {
-		t.Errorf("it has the files %v", files)
+	if files := s.provider.Machines["a1"].Files; !maps.Equal(files, bare) {
+		t.Errorf("it has the files %v, and had %v", files, bare)
 	}
 	if c := conditionOf(s.pool("pool-a"), v1beta1.PerformanceConditionPrefix+"Available"); c != nil {
 		t.Errorf("the condition %+v is left", c)

@@ -15,5 +15,5 @@ import (
 func main() { os.Exit(nodeprogram.Run(newCommand())) }
 
 func newCommand() *cobra.Command {
-	return nodeprogram.NewCommand("partition-node", "Run the daemon of a companion on its node", newTunedCommand(), newTopologyCommand())
+	return nodeprogram.NewCommand("partition-node", "Run the daemon of a companion on its node", newTunedCommand(), newTunedAtBootCommand(), newTopologyCommand())
 }

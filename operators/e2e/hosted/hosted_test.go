@@ -257,7 +257,7 @@ func TestAPoolsConfigurationReachesItsNode(t *testing.T) {
 	if got := kernel(t); got != before {
 		t.Errorf("after the end the kernel has %s, want %s", got, before)
 	}
-	for _, path := range []string{host.Dir, "/run/partition-node"} {
+	for _, path := range []string{host.Dir, "/run/partition-node", "/var/lib/partition-node"} {
 		if _, err := os.Lstat(path); err == nil {
 			t.Errorf("there still is %s", path)
 		}

@@ -89,8 +89,8 @@ func daemonSetOf(image string) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unstructured.SetNestedField(containers[0].(map[string]any), image, "image"); err != nil {
-		return nil, err
-	}
+	container := containers[0].(map[string]any)
+	container["image"] = image
+	container["env"] = append(container["env"].([]any), map[string]any{"name": "OPERAND_IMAGE", "value": image})
 	return object, unstructured.SetNestedSlice(object.Object, containers, "spec", "template", "spec", "containers")
 }

@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 	"workload.openshift.io/operators/tuning"
 )
 
-// Daemon runs TuneD for a node. All fields but the durations are required.
+// Daemon runs TuneD for a node. All fields but Kept, Unit, Image and the durations are required.
 type Daemon struct {
 	// Node is the name of the node, and of its Profile.
 	Node   string
@@ -24,6 +25,9 @@ type Daemon struct {
 	// EtcDir and RunDir are /etc/tuned and /run/tuned, where TuneD expects them. Both are directories of the host's /run, so
 	// that they outlive this program and no boot.
 	EtcDir, RunDir string
+	// Kept is a directory of the host that outlives boots, where Run keeps what Boot needs, if the host has the Unit that runs Boot. It is
+	// empty if nothing is to be kept. Image is a name of the image that this program runs in.
+	Kept, Unit, Image string
 	// BootID tells one boot of the node from all others (/proc/sys/kernel/random/boot_id).
 	BootID string
 
@@ -45,6 +49,8 @@ type Daemon struct {
 	state observed
 	// booted is true until a Profile was taken in this boot.
 	booted bool
+	// stored is the hash of the Profile that is kept for the next boot.
+	stored string
 	// begun is when the running TuneD was started, or told to reload.
 	begun, started time.Time
 	failures       int
@@ -85,6 +91,7 @@ func (d *Daemon) defaults() {
 		}
 	}
 	d.files = files{d.EtcDir, d.RunDir}
+	d.stored = "not known"
 }
 
 // Run runs until the context ends, and undoes what TuneD changed if the DaemonSet is gone then. The error is that of files that
@@ -101,6 +108,11 @@ func (d *Daemon) Run(ctx context.Context) error {
 		log.Error(err, "Ignoring the record of what TuneD ran with")
 	}
 	d.state.record = d.held
+	if applied := d.appliedAtBoot(d.BootID); !applied.IsZero() {
+		kubelet := startOf("kubelet")
+		log.Info("TuneD applied the profile at the boot", "profile", d.held.Profile, "applied", applied, "kubeletStarted", kubelet, "before", applied.Before(kubelet))
+	}
+	kept := d.keepImage(ctx)
 	profiles := d.follow(ctx)
 	now := clock.RealClock{}.Now
 	for {
@@ -118,6 +130,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
+			<-kept
 			return d.end(ctx)
 		}
 		timer.Stop()
@@ -181,8 +194,16 @@ func (d *Daemon) step(ctx context.Context, now time.Time) time.Duration {
 	changes := d.seen && wanted != d.held.Hash
 	if d.state.waits = changes && d.waits(); d.state.waits {
 		changes = false
-		if d.booted {
-			d.notes(ctx)
+	}
+	if d.seen && !changes {
+		if d.booted && wanted != "" {
+			d.notes(ctx) // Boot has applied it
+		}
+		if settled := d.since.Add(d.Settle); now.Before(settled) && !d.since.IsZero() {
+			until(settled)
+		} else if err := d.keep(); err != nil {
+			log.Error(err, "Keeping the profile for the next boot failed")
+			until(now.Add(reportAgain))
 		}
 	}
 	if d.running == nil && d.held.Profile != "" {
@@ -348,19 +369,24 @@ func (d *Daemon) end(ctx context.Context) error {
 	for range 2 {
 		if d.running == nil && !undone {
 			d.start(ctx, time.Now())
-			for limit := time.After(d.ApplyLimit); d.running != nil && d.state.phase == applying; {
-				select {
-				case e := <-d.running.events:
-					d.take(ctx, e, time.Now())
-				case <-limit:
-					d.state.phase = timedOut
-				}
-			}
+			d.await(ctx)
 		}
 		if d.running != nil {
 			undone = d.undo(ctx)
 		}
 	}
 	log.Info("The DaemonSet is gone, so what TuneD changed is undone", "done", undone)
-	return d.clear(undone)
+	return errors.Join(d.clear(undone), d.forget())
+}
+
+// await waits until TuneD has applied what it holds, or has failed to.
+func (d *Daemon) await(ctx context.Context) {
+	for limit := time.After(d.ApplyLimit); d.running != nil && d.state.phase == applying; {
+		select {
+		case e := <-d.running.events:
+			d.take(ctx, e, time.Now())
+		case <-limit:
+			d.state.phase = timedOut
+		}
+	}
 }

@@ -36,10 +36,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testenv.Main(m, tunedtest.Programs(testenv.Programs{"tuned": tuned}), tunedv1.AddToScheme)
+	testenv.Main(m, tunedtest.Programs(testenv.Programs{"tuned": tuned, "tuned-at-boot": tunedAtBoot, "keep-image": keepImage}), tunedv1.AddToScheme)
 }
 
-// tuned is the daemon of the node $2, with the kubeconfig $1, in the boot $3.
+// tuned is the daemon of the node $2, with the kubeconfig $1, in the boot $3. It keeps what the next boot needs in $4, if the unit $5 is
+// there.
 func tuned() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -51,7 +52,7 @@ func tuned() int {
 	if err != nil {
 		panic(err)
 	}
-	d := &Daemon{Node: os.Args[2], Client: c, Python: tunedtest.Python, EtcDir: "/etc/tuned", RunDir: "/run/tuned", BootID: os.Args[3]}
+	d := &Daemon{Node: os.Args[2], Client: c, Python: tunedtest.Python, EtcDir: "/etc/tuned", RunDir: "/run/tuned", BootID: os.Args[3], Kept: os.Args[4], Unit: os.Args[5], Image: "test"}
 	if err := d.Run(logr.NewContext(ctx, klog.Background())); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -67,6 +68,8 @@ type node struct {
 	name   string
 	boots  int
 	daemon *testenv.Process
+	// kept and unit are what the daemon keeps for the next boot, and for which unit; empty is nothing.
+	kept, unit string
 }
 
 var nodes atomic.Int32
@@ -87,7 +90,7 @@ func (n *node) start() {
 
 func (n *node) run(kubeconfig string) *testenv.Process {
 	n.Helper()
-	return n.Kernel.Run(n.T, "tuned", kubeconfig, n.name, fmt.Sprint("boot ", n.boots))
+	return n.Kernel.Run(n.T, "tuned", kubeconfig, n.name, fmt.Sprint("boot ", n.boots), n.kept, n.unit)
 }
 
 // restart replaces the daemon, as an upgrade does.

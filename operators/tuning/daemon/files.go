@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
@@ -86,8 +87,25 @@ func (f files) booted(id string) (bool, error) {
 		return errors.Is(err, fs.ErrNotExist), absent(err)
 	case err != nil || string(data) == id:
 		return false, err
+	case string(data) == atBoot+id:
+		return true, nil
 	}
 	return true, f.clear(true)
+}
+
+// atBoot is before the boot's ID where Boot has applied a Profile, and Run has taken none since.
+const atBoot = "at "
+
+// appliedAtBoot returns when Boot has applied a Profile in this boot; zero if it has not, or if Run has taken one since.
+func (f files) appliedAtBoot(id string) time.Time {
+	if data, err := os.ReadFile(f.boot()); err != nil || string(data) != atBoot+id {
+		return time.Time{}
+	}
+	info, err := os.Stat(f.boot())
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
 }
 
 // taken records that a Profile was taken in this boot.
