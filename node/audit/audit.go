@@ -59,6 +59,8 @@ type Result struct {
 	// CPUs are those of the host that are online.
 	CPUs  string `json:"cpus"`
 	Pools []Pool `json:"pools"`
+	// HostCPUs are in no pool, and the CPU manager gives them to no pod. Empty if there are none.
+	HostCPUs string `json:"hostCPUs,omitempty"`
 	// CgroupVersion is 1 or 2, CgroupDriver systemd or cgroupfs.
 	CgroupVersion int    `json:"cgroupVersion"`
 	CgroupDriver  string `json:"cgroupDriver"`
@@ -156,7 +158,7 @@ func (n *node) result(findings []Finding) *Result {
 		TypeMeta: result.TypeMeta("Audit"), Time: metav1.Now(), CPUs: n.online.String(), CgroupVersion: n.cgroups.version(), CgroupDriver: n.kubelet.cgroupDriver(),
 		Runtime:              n.runtime.GetRuntimeName() + " " + n.runtime.GetRuntimeVersion(),
 		KubeletConfiguration: n.kubelet.Source, CPUManagerPolicy: n.checkpoint.Policy,
-		Pools: []Pool{}, Findings: slices.Concat([]Finding{}, findings), Notes: slices.Concat([]Finding{}, n.remarks()), Containers: []Container{},
+		Pools: []Pool{}, HostCPUs: n.hostAlone().String(), Findings: slices.Concat([]Finding{}, findings), Notes: slices.Concat([]Finding{}, n.remarks()), Containers: []Container{},
 	}
 	if n.bySystemd() {
 		r.CgroupDriver = "systemd"

@@ -18,7 +18,9 @@ import (
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
+	"k8s.io/utils/ptr"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
+	"workload.openshift.io/kubernetes/node/nodefiles"
 )
 
 func TestACleanNodeHasNoFindings(t *testing.T) {
@@ -120,6 +122,37 @@ func TestAPoolOnIsolatedCPUsIsNoted(t *testing.T) {
 		noted := slices.ContainsFunc(result.Notes, func(f Finding) bool { return f.Code == NoteIsolated && f.Object == "pool of management" })
 		if noted != test.want {
 			t.Errorf("%s: noted is %v, notes %+v", name, noted, result.Notes)
+		}
+	}
+}
+
+// What the host has for itself is as render writes it.
+func TestCPUsForTheHostAloneAreNamed(t *testing.T) {
+	nodes, _, err := nodefiles.Validate(nodefiles.NodeConfiguration{
+		CPUs: "0-7", Partitions: []nodefiles.Partition{{Type: "management", CPUSet: ptr.To("0-1")}}, SystemCPUs: "2-3", CPUManagerPolicy: "static",
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pinning, err := nodes[0].PinningFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubelet, err := nodes[0].KubeletDropIn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ shared, want string }{
+		"no pod has them":            {"4-7", "2-3"},
+		"the CPU manager shares one": {"3-7", ""},
+		"nothing is left to share":   {"", ""},
+	} {
+		n := newTree(t, false, true, "0-7", string(pinning.Content))
+		n.write("var/lib/kubelet/config.yaml", string(kubelet.Content))
+		n.checkpoint(nil, test.shared)
+		result, err := Audit(t.Context(), n.options())
+		if err != nil || !result.Clean() || result.HostCPUs != test.want {
+			t.Errorf("%s: for the host alone are %q, want %q; findings %v, %v", name, result.HostCPUs, test.want, codes(result.Findings), err)
 		}
 	}
 }
@@ -247,6 +280,20 @@ func TestEachViolationIsFound(t *testing.T) {
 		"the kubelet's reserved CPUs lack the pool": {func(n *tree) {
 			n.write("var/lib/kubelet/config.yaml", "reservedSystemCPUs: \"1\"")
 		}, []string{"reserved-cpus kubelet configuration /var/lib/kubelet/config.yaml"}},
+		"an ordinary container may use a CPU for the host alone": {func(n *tree) {
+			n.write("var/lib/kubelet/config.yaml", "{cpuManagerPolicy: static, reservedSystemCPUs: 0-1}")
+			n.checkpoint(map[string]map[string]string{uid("exclusive"): {"c": "3"}}, "2")
+		}, []string{"on-host container c of pod ns/ordinary"}},
+		"an ordinary container may use reserved CPUs that the CPU manager shares": {func(n *tree) {
+			n.write("var/lib/kubelet/config.yaml", "{cpuManagerPolicy: static, reservedSystemCPUs: 0-1}")
+		}, nil},
+		"an exclusive container may use a CPU for the host alone": {func(n *tree) {
+			n.write("var/lib/kubelet/config.yaml", "{cpuManagerPolicy: static, reservedSystemCPUs: 0-1}")
+			n.checkpoint(map[string]map[string]string{uid("exclusive"): {"c": "3"}}, "2")
+			setCPUs(n, n.containerCgroup(ordinary, "c"), "2")
+			n.process(n.pid("ordinary", "c"), "c", "2")
+			setCPUs(n, n.containerCgroup(exclusive, "c"), "1,3")
+		}, []string{"on-host container c of pod ns/exclusive"}},
 		"a drop-in switches strict reservation off": {func(n *tree) {
 			n.write("proc/77/cmdline", "/usr/bin/kubelet\x00--v\x002\x00--config=/var/lib/kubelet/config.yaml\x00--config-dir\x00/etc/kubelet.d\x00")
 			n.onHost(77, "kubelet", "0", "kubelet.service")

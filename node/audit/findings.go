@@ -30,6 +30,7 @@ const (
 	CodeCheckpoint     Code = "checkpoint"
 	CodeOffPool        Code = "off-pool"
 	CodeOnPool         Code = "on-pool"
+	CodeOnHost         Code = "on-host"
 	CodeOffExclusive   Code = "off-exclusive"
 	CodeTaskOffSet     Code = "task-off-set"
 	CodeMoved          Code = "process-moved"
@@ -73,6 +74,7 @@ var remedies = map[Code]string{
 	CodeCheckpoint:     "delete the pod that holds the CPUs, or restart the kubelet, which brings the checkpoint up to date",
 	CodeOffPool:        "restart the kubelet, which repairs the cpuset; if it is wrong again, look for another tool that writes it (an NRI plugin, TuneD)",
 	CodeOnPool:         "restart the kubelet, which moves containers off the pools; if it is there again, look for another tool that writes the cpuset (an NRI plugin, a DRA driver)",
+	CodeOnHost:         "wait for the CPU manager, which looks at each container every ten seconds; if it stays, look for another tool that writes the cpuset (an NRI plugin, TuneD)",
 	CodeOffExclusive:   "wait for the CPU manager, which looks at each container every ten seconds; if it stays, look for another tool that writes the cpuset",
 	CodeTaskOffSet:     "find what set the task's affinity, and update the runtime (runc 1.2.7 or 1.3.1, crun 1.25)",
 	CodeMoved:          "delete the pod; then find what moved the process",
@@ -231,7 +233,9 @@ func (n *node) judgePlacement(g *group) (findings []Finding) {
 		return nil
 	case g.kind != ofContainer || !g.usage.effective.Intersection(pooled).IsEmpty():
 		cpus, why = n.online.Difference(pooled), "the CPUs in no pool" // even where it holds one of a pool exclusively
-	case !cpus.Equals(n.online.Difference(pooled)):
+	case !g.usage.effective.Intersection(n.hostAlone()).IsEmpty():
+		code = CodeOnHost
+	case !cpus.Equals(n.unpooled()):
 		code = CodeOffExclusive
 	}
 	finding := Finding{Code: code, Object: g.object(), Type: g.pod.typeOrDash(), Cgroup: g.usage.Cgroup}

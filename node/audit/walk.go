@@ -379,12 +379,28 @@ func (n *node) may(p *pod, container string) (cpus cpuset.CPUSet, why string) {
 	if held, _, exclusively := n.checkpoint.Exclusive(p.uid, container); exclusively {
 		return held, "its exclusive CPUs"
 	}
-	unpooled := n.online.Difference(n.pools.Union())
+	unpooled := n.unpooled()
 	if shared := unpooled.Difference(n.assigned); !n.checkpoint.Shared.IsEmpty() && !shared.Equals(unpooled) {
 		return shared, "the CPUs in no pool that are not held exclusively"
 	}
 	// Where nothing is left to share, ordinary containers run on what others hold exclusively.
 	return unpooled, "the CPUs in no pool"
+}
+
+// unpooled returns the CPUs that are in no pool and not the host's alone.
+func (n *node) unpooled() cpuset.CPUSet {
+	return n.online.Difference(n.pools.Union()).Difference(n.hostAlone())
+}
+
+// hostAlone returns the CPUs of reservedSystemCPUs that are in no pool and that the CPU manager gives to no pod: those of ovsDpdk in a
+// PerformanceProfile, or of kubectl partition render --system-cpus. Where it shares any of them, there are none.
+func (n *node) hostAlone() cpuset.CPUSet {
+	reserved, err := cpuset.Parse(n.kubelet.reservedCPUs())
+	alone := reserved.Intersection(n.online).Difference(n.pools.Union())
+	if err != nil || n.checkpoint.Policy != partition.StaticPolicy || n.checkpoint.Shared.IsEmpty() || !alone.Intersection(n.checkpoint.Shared).IsEmpty() {
+		return cpuset.New()
+	}
+	return alone
 }
 
 // typeOrDash returns the workload type by which results and metrics count a pod.

@@ -44,7 +44,7 @@ func added(by, counter string) string {
 }
 
 // placement are the codes of findings that the alert Leak counts already.
-const placement = "off-pool|on-pool|off-exclusive|task-off-set|process-moved"
+const placement = "off-pool|on-pool|on-host|off-exclusive|task-off-set|process-moved"
 
 const needsAudit = " This needs the DaemonSet of kubectl partition audit --serve."
 

@@ -291,6 +291,9 @@ func printAudit(w io.Writer, r *audit.Result, wide bool) error {
 	if len(r.Pools) == 0 {
 		fmt.Fprintln(w, "  no pools: this node is not partitioned")
 	}
+	if r.HostCPUs != "" {
+		fmt.Fprintf(w, "  %-17s %s\n", "host alone", r.HostCPUs)
+	}
 	fmt.Fprintln(w)
 	if wide {
 		if err := printContainers(w, r.Containers); err != nil {

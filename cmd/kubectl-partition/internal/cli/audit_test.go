@@ -43,7 +43,7 @@ import (
 
 // auditResult is a result with names that want to change the terminal.
 var auditResult = &audit.Result{
-	CPUs: "0-3", Pools: []audit.Pool{{Type: "management", CPUs: "0"}, {Type: "unconfined"}}, CgroupVersion: 1, CgroupDriver: "cgroupfs", Runtime: "containerd v2.4.2", CPUManagerPolicy: "static",
+	CPUs: "0-3", Pools: []audit.Pool{{Type: "management", CPUs: "0"}, {Type: "unconfined"}}, HostCPUs: "2", CgroupVersion: 1, CgroupDriver: "cgroupfs", Runtime: "containerd v2.4.2", CPUManagerPolicy: "static",
 	Findings: []audit.Finding{{Code: audit.CodeOffPool, Object: "container c\x1b[2J of pod ns/a", Type: "management", Message: "it may use CPU 0-1\nand more", Remedy: "restart the kubelet"}},
 	Notes:    []audit.Finding{{Code: audit.NoteProcesses, Object: "ssh.service", Message: `1 process may use CPU 1-3 outside the pools: "sshd"`, Remedy: "kubectl partition render --host"}},
 	Containers: []audit.Container{
