@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
+	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 )
 
 // maxReferences is how many ConfigMaps each of spec.tuningConfig and spec.config may name.
@@ -233,8 +234,9 @@ type view struct {
 	wants                            []*wanted
 	tuning, config                   []string // what is wrong
 	tuningConflicts, configConflicts []string
-	// unused are manifests of which nothing is made, and late node labels that new nodes lack.
-	unused, late []string
+	// unused are manifests of which nothing is made, late node labels that new nodes lack, and never Tuneds whose profiles no node gets,
+	// since it never boots a second time.
+	unused, late, never []string
 	// performance is the PerformanceProfile, if there is one that is valid; machineConfigs are those of spec.config.
 	performance    *manifest
 	machineConfigs []machineConfig
@@ -403,7 +405,12 @@ func (v *view) judgeTuning(manifests []manifest, problems *[]string) (tuneds []m
 			profiles[name] = profile{data, m}
 		}
 		tuneds = append(tuneds, m)
-		v.late = append(v.late, v.lateLabels(m.name, t)...)
+		if v.Spec.Management.UpgradeType == v1beta1.UpgradeTypeReplace {
+			v.late = append(v.late, v.lateLabels(m.name, t)...)
+			if annotations, _ := t.Metadata["annotations"].(map[string]any); annotations[tunedv1.DeferredAnnotation] == tunedv1.DeferAlways {
+				v.never = append(v.never, m.name)
+			}
+		}
 	}
 	slices.SortFunc(tuneds, func(a, b manifest) int { return cmp.Compare(a.name, b.name) })
 	return tuneds
@@ -412,9 +419,6 @@ func (v *view) judgeTuning(manifests []manifest, problems *[]string) (tuneds []m
 // lateLabels names node labels by which a Tuned chooses a profile, and that a node which replaces another one does not have
 // when it joins: the person who put them on the old one has to do so again.
 func (v *view) lateLabels(name string, t tuned) (late []string) {
-	if v.Spec.Management.UpgradeType != v1beta1.UpgradeTypeReplace {
-		return nil
-	}
 	var look func([]tunedMatch)
 	look = func(matches []tunedMatch) {
 		for _, match := range matches {
@@ -537,8 +541,15 @@ func (v *view) verdict(namespace Namespace) Verdict {
 		waits := Finding{Valid: true, Reason: v1beta1.ReasonControlPlaneNamespaceMissing, Message: fmt.Sprintf("valid, and copied once the control plane's namespace %s is there", namespace.Name)}
 		return Verdict{waits, waits}
 	}
-	if verdict.Usable() && len(v.late) > 0 {
-		verdict.Tuning.Message = "valid, but spec.management.upgradeType is Replace, and a new node has its profile by these labels only once somebody has put them on it: " + strings.Join(v.late, ", ") + "; add them to spec.nodeLabels"
+	var replaced []string
+	if len(v.late) > 0 {
+		replaced = append(replaced, "a new node has its profile by these labels only once somebody has put them on it: "+strings.Join(v.late, ", ")+"; add them to spec.nodeLabels")
+	}
+	if len(v.never) > 0 {
+		replaced = append(replaced, fmt.Sprintf("a node never boots a second time, which the annotation %s=%s of these Tuneds waits for: %s; remove it", tunedv1.DeferredAnnotation, tunedv1.DeferAlways, strings.Join(v.never, ", ")))
+	}
+	if verdict.Usable() && len(replaced) > 0 {
+		verdict.Tuning.Message = "valid, but spec.management.upgradeType is Replace, and " + strings.Join(replaced, "; and ")
 	}
 	if verdict.Usable() && len(v.unused) > 0 {
 		verdict.Config.Message = "valid, but nothing of this project uses " + strings.Join(v.unused, ", ")

@@ -345,8 +345,9 @@ func TestPoolsBesideEachOther(t *testing.T) {
 	}
 }
 
-// B7: a node that replaces another one joins without the labels that people have put on that.
-func TestLabelsThatNewNodesLack(t *testing.T) {
+// B7: a node that replaces another one joins without the labels that people have put on that, and it never boots a second time.
+func TestWhatNewNodesLack(t *testing.T) {
+	never := strings.Replace(aTuned("wait", 1), "metadata:", "metadata:\n  annotations: {tuned.openshift.io/deferred: always}", 1)
 	matching := strings.Replace(aTuned("swap", 1), "    priority: 20\n", "    priority: 20\n    match:\n    - label: database\n      match:\n      - {label: app, type: pod}\n    - label: kubernetes.io/arch\n", 1)
 	for name, test := range map[string]struct {
 		change func(*v1beta1.NodePoolSpec)
@@ -356,10 +357,16 @@ func TestLabelsThatNewNodesLack(t *testing.T) {
 		"nodes are replaced, and have labels": {func(s *v1beta1.NodePoolSpec) {
 			s.Management.UpgradeType, s.NodeLabels = v1beta1.UpgradeTypeReplace, map[string]string{"database": ""}
 		}, ""},
+		"nodes are replaced, and a profile waits for their boots": {func(s *v1beta1.NodePoolSpec) { s.Management.UpgradeType = v1beta1.UpgradeTypeReplace },
+			"and a node never boots a second time, which the annotation tuned.openshift.io/deferred=always of these Tuneds waits for: wait; remove it"},
 		"nodes stay": {func(s *v1beta1.NodePoolSpec) { s.Management.UpgradeType = v1beta1.UpgradeTypeInPlace }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := Decide(ours, []Pool{aPool("a", []string{"s=" + matching}, nil, func(p *Pool) { test.change(&p.Spec) })}, nil)
+			sources := []string{"s=" + matching}
+			if strings.Contains(test.want, "wait") {
+				sources = append(sources, "w="+never)
+			}
+			d := Decide(ours, []Pool{aPool("a", sources, nil, func(p *Pool) { test.change(&p.Spec) })}, nil)
 			got := d.Verdicts[types.NamespacedName{Namespace: "clusters", Name: "a"}]
 			if !got.Usable() || test.want == "" && got.Tuning.Message != "" || !strings.Contains(got.Tuning.Message, test.want) {
 				t.Errorf("got %+v, want a message with %q", got, test.want)

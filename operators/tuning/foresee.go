@@ -17,14 +17,18 @@ type Standing struct {
 	// Generated is what the companion has made for the pool, and Parts the content of the ConfigMaps that it names, by name.
 	Generated v1beta1.Generated
 	Parts     map[string]string
-	// AtOnce is how many nodes the pool's provider boots at once, at least one.
+	// AtOnce is how many nodes the pool's provider boots or replaces at once, at least one.
 	AtOnce int
+	// Replace is true if it replaces nodes: the upgrade type of the NodePool.
+	Replace bool
 }
 
-// Boots says which nodes of a pool a change boots.
+// Boots says which nodes of a pool a change boots, or replaces.
 type Boots struct {
-	// Nodes are those that boot, each once, in the order in which the provider takes them, and together those that boot at once. It
-	// is empty if none does.
+	// Replaced is true if new machines take the nodes' places, which boot with all of it at once. Then no node reboots.
+	Replaced bool `json:"replaced,omitempty"`
+	// Nodes are those that boot or are replaced, each once, in the order in which the provider takes them, and together those that it
+	// takes at once. It is empty if it takes none.
 	Nodes [][]string `json:"nodes,omitempty"`
 	// Reasons say why: arguments that come or go, ConfigMaps that change.
 	Reasons []string `json:"reasons,omitempty"`
@@ -99,6 +103,7 @@ func Foresee(pool string, before Standing, tuneds []tunedv1.Tuned, p *performanc
 	if len(b.Reasons) == 0 {
 		return b, nil
 	}
+	b.Replaced = before.Replace
 	nodes = slices.Sorted(slices.Values(nodes))
 	for group := range slices.Chunk(nodes, max(1, before.AtOnce)) {
 		b.Nodes = append(b.Nodes, group)

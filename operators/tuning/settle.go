@@ -121,7 +121,7 @@ func Settle(input string, requested Requested, reports []Report, stands *Settled
 		}
 		literal, complete := requested.Literal()
 		if s.Agreement = Agreed; !complete {
-			s.Agreement, s.Message = NotComputed, "the pool has no node that computes the rest; a first one boots a second time if there is any"
+			s.Agreement, s.Message = NotComputed, "the pool has no node that computes the rest; a first one boots a second time, or is replaced, if there is any"
 		}
 		s.Settled = &Settled{Input: input, Computed: complete, Arguments: append([]string{}, literal...)}
 		return s

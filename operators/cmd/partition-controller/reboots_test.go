@@ -216,6 +216,9 @@ func (s *site) change(what, pool, tuned, profile string, want []int, arguments s
 	if got := s.provider.Order[before:]; !slices.Equal(got, slices.Concat(foretold.Nodes...)) {
 		s.Errorf("%s: booted were %q, and foretold was %+v", what, got, foretold)
 	}
+	if replaces := s.pool(pool).Spec.Management.UpgradeType == v1beta1.UpgradeTypeReplace; foretold.Replaced != (replaces && len(foretold.Nodes) > 0) {
+		s.Errorf("%s: the pool's machines are replaced: %t, and foretold was %+v", what, replaces, foretold)
+	}
 	s.Logf("%s: foretold was %+v", what, foretold)
 }
 
@@ -411,4 +414,12 @@ func TestAChangeCostsANodeAtMostOneReboot(t *testing.T) {
 		t.Errorf("the condition %+v is left", c)
 	}
 	s.expect("all of that", "pool-b", []int{0}, "quiet")
+
+	// Machines that are replaced boot once, with all of it.
+	s.do(s.home.Client.Patch(t.Context(), s.pool("pool-b"), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"management":{"upgradeType":"Replace"}}}`))))
+	s.change("a sysctl of machines that are replaced", "pool-b", aBoot("20000", "quiet"), "", []int{0}, "quiet")
+	s.change("an argument of machines that are replaced", "pool-b", aBoot("20000", "quiet audit=0"), "", []int{0}, "quiet audit=0")
+	if _, ok := s.provider.Machines["b1"]; ok {
+		t.Error("b1 was not replaced")
+	}
 }

@@ -57,7 +57,8 @@ type Provider struct {
 	Boot func(ctx context.Context, before, next *Machine) (bootID string, err error)
 	// Machines are all that there are, by name.
 	Machines map[string]*Machine
-	// Order has the names of machines that were rebooted, in their order. MostDown is how many of one pool were down at once.
+	// Order has the names of machines that were rebooted or replaced, in their order. MostDown is how many of one pool were down or
+	// replaced at once.
 	Order    []string
 	MostDown int
 }
@@ -176,6 +177,13 @@ func (p *Provider) Step(ctx context.Context) (done bool, err error) {
 			}
 		}
 		target := pool.Annotations[v1beta1.TargetConfigAnnotation]
+		if pool.Spec.Management.UpgradeType == v1beta1.UpgradeTypeReplace {
+			replaced, err := p.replace(ctx, pool, of, target)
+			if done = done || replaced; err != nil {
+				return done, err
+			}
+			of = nil
+		}
 		for _, m := range of {
 			if target == "" || m.Config == target || down >= pool.Spec.Management.AtOnce(len(of)) {
 				continue
@@ -196,6 +204,36 @@ func (p *Provider) Step(ctx context.Context) (done bool, err error) {
 			return done, err
 		}
 	}
+	return done, nil
+}
+
+// replace puts new machines in the place of those of a pool that have not booted the target, as many at once as the pool allows.
+func (p *Provider) replace(ctx context.Context, pool *v1beta1.NodePool, of []*Machine, target string) (done bool, err error) {
+	at := 0
+	for _, m := range of {
+		if target == "" || m.Config == target || at >= pool.Spec.Management.AtOnce(len(of)) {
+			continue
+		}
+		err := p.claim(ctx, m.Name, nodegroup.Claim{Owner: owner, Operation: "replace", Since: time.Now()})
+		var held *nodegroup.HeldError
+		if errors.As(err, &held) {
+			continue
+		}
+		if err != nil {
+			return done, err
+		}
+		if err := p.Join(ctx, m.Name+"-"+target, pool.Name); err != nil {
+			return done, err
+		}
+		delete(p.Machines, m.Name)
+		p.Order = append(p.Order, m.Name)
+		done = true
+		at++
+		if err := p.Hosted.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name}}); err != nil {
+			return done, err
+		}
+	}
+	p.MostDown = max(p.MostDown, at)
 	return done, nil
 }
 

@@ -70,6 +70,7 @@ func (h Home) Pool(ctx context.Context, pool string, nodes int) (standing tuning
 			return standing, fmt.Errorf("NodePool %s/%s: %w", namespace, pool, err)
 		}
 		standing.AtOnce = nodePool.Spec.Management.AtOnce(nodes)
+		standing.Replace = nodePool.Spec.Management.UpgradeType == v1beta1.UpgradeTypeReplace
 		break
 	}
 	return standing, nil

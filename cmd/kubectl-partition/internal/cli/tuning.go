@@ -299,7 +299,7 @@ type tuningPlan struct {
 	ManagementState string          `json:"managementState,omitempty"`
 	Nodes           int             `json:"nodes"`
 	Changes         []tuning.Change `json:"changes"`
-	// Boots says which nodes would boot, in which order, and Reboots how many. Both are missing if that is not known without
+	// Boots says which nodes would boot or be replaced, in which order, and Reboots how many would boot. Both are missing if that is not known without
 	// the management cluster.
 	Boots   *tuning.Boots `json:"boots,omitempty"`
 	Reboots *int          `json:"reboots,omitempty"`
@@ -321,7 +321,7 @@ On an ordinary cluster, without --nodepool, the file has Tuneds that you would a
 need the right to list Tuneds, too. No node boots there: kernel arguments are yours to add to the boot loaders.
 
 Sysctls change on all nodes within seconds of each other, and need no reboot. Kernel arguments and a PerformanceProfile boot
-each node of the pool once. Which nodes boot follows from what the management cluster has: --control-plane-namespace
+each node of the pool once, or replace it if the NodePool's upgrade type is Replace. Which nodes boot follows from what the management cluster has: --control-plane-namespace
 and --management-kubeconfig say where. You need the rights to get its ConfigMaps and the NodePool.
 
 Exit codes:
@@ -479,6 +479,9 @@ func (c *tuningPlanOptions) boots(ctx context.Context, plan *tuningPlan, read tu
 		}
 	}
 	reboots := len(slices.Concat(boots.Nodes...))
+	if boots.Replaced {
+		reboots = 0
+	}
 	plan.Boots, plan.Reboots = &boots, &reboots
 	return nil
 }
@@ -490,8 +493,12 @@ func printBoots(w io.Writer, boots *tuning.Boots) {
 		fmt.Fprintln(w, "Whether nodes boot is not known without the management cluster: give --control-plane-namespace and --management-kubeconfig.")
 		return
 	}
+	does := "boot once"
+	if boots.Replaced {
+		does = "are replaced by machines that boot with all of it at once"
+	}
 	if len(boots.Nodes) > 0 {
-		fmt.Fprintf(w, "%d of them boot once, one line at a time:\n", len(slices.Concat(boots.Nodes...)))
+		fmt.Fprintf(w, "%d of them %s, one line at a time:\n", len(slices.Concat(boots.Nodes...)), does)
 		for _, group := range boots.Nodes {
 			fmt.Fprintf(w, "  %s\n", output.Printable(strings.Join(group, ", ")))
 		}
@@ -500,7 +507,7 @@ func printBoots(w io.Writer, boots *tuning.Boots) {
 		fmt.Fprintln(w, "None of them boots.")
 	}
 	if len(boots.Unknown) > 0 {
-		fmt.Fprintf(w, "The nodes compute %s. If that is not what it was, they boot for it, in the same boot.\n", output.Printable(strings.Join(boots.Unknown, " ")))
+		fmt.Fprintf(w, "The nodes compute %s. If that is not what it was, this is one more reason, at the same time.\n", output.Printable(strings.Join(boots.Unknown, " ")))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/tuning"
@@ -282,7 +283,7 @@ func TestTuningPlanOfBoots(t *testing.T) {
 		"an argument that is there":  {tunedFile, func() *corev1.ConfigMap { return generated("audit=0") }, []string{"2 of them boot", "kernel argument audit=0 goes"}},
 		"a sysctl":                   {tunedFile, func() *corev1.ConfigMap { return generated() }, []string{"None of them boots."}},
 		"a PerformanceProfile":       {tunedFile + "---\n" + profile, func() *corev1.ConfigMap { return generated() }, []string{"2 of them boot", "ConfigMap kubeletconfig-edge-c82f3ed1 comes", "irqaffinity=0 comes"}},
-		"what nodes compute":         {strings.Replace(boot, "audit=0", "cpus=${f:exec:nproc}", 1), func() *corev1.ConfigMap { return generated("cpus=4") }, []string{"None of them boots.", "The nodes compute cpus=${f:exec:nproc}. If that is not what it was, they boot for it"}},
+		"what nodes compute":         {strings.Replace(boot, "audit=0", "cpus=${f:exec:nproc}", 1), func() *corev1.ConfigMap { return generated("cpus=4") }, []string{"None of them boots.", "The nodes compute cpus=${f:exec:nproc}. If that is not what it was, this is one more reason"}},
 		"nothing has been generated": {boot, nil, []string{"2 of them boot", "kernel argument audit=0 comes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -312,6 +313,42 @@ func TestTuningPlanOfBoots(t *testing.T) {
 			}
 		})
 	}
+
+	// A pool whose machines are replaced.
+	t.Run("machines that are replaced", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "tuned.yaml")
+		if err := os.WriteFile(path, []byte(boot), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		pool := &v1beta1.NodePool{
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: "NodePool"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "clusters", Name: "pool-a"},
+			Spec:       v1beta1.NodePoolSpec{Management: v1beta1.NodePoolManagement{UpgradeType: v1beta1.UpgradeTypeReplace}},
+		}
+		scheme := runtime.NewScheme()
+		if err := v1beta1.AddToScheme(scheme); err != nil {
+			t.Fatal(err)
+		}
+		copied := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "clusters-hosted", Name: v1beta1.TunedConfigMapName("pool-a"), Annotations: map[string]string{v1beta1.PoolLabel: "clusters/pool-a"}}}
+		home := &inspect.Home{Kube: fake.NewClientset(generated(), copied), Objects: dynamicfake.NewSimpleDynamicClient(scheme, pool), Namespace: "clusters-hosted"}
+		plan := func(format string) string {
+			code, out, problem := tuned(t, nil, func(c *tuningCommand) error {
+				c.format = output.Format(format)
+				return perform(t, &tuningPlanOptions{tuningCommand: *c, file: path, pool: "pool-a", management: managementFlags{home: home}})
+			})
+			if code != 1 || problem != "" {
+				t.Errorf("the exit code is %d, and the error %q", code, problem)
+			}
+			return out
+		}
+		if out := plan(""); !strings.Contains(out, "2 of them are replaced by machines that boot with all of it at once, one line at a time:\n  n1\n  n2\n") {
+			t.Errorf("printed was\n%s", out)
+		}
+		var got tuningPlan
+		if err := json.Unmarshal([]byte(plan("json")), &got); err != nil || !got.Boots.Replaced || *got.Reboots != 0 || len(got.Boots.Nodes) != 2 {
+			t.Errorf("it is %+v, %v", got, err)
+		}
+	})
 
 	// A Tuned that wins over the PerformanceProfile and leaves it out.
 	path := filepath.Join(t.TempDir(), "tuned.yaml")
