@@ -54,6 +54,8 @@ type site struct {
 	// image is the operand's, and computes what a version of it makes of a profile's arguments.
 	image    string
 	computes func(literal []string) string
+	// taken is the boot in which each node's operand has taken a Profile last: a deferred one waits for another.
+	taken map[string]string
 }
 
 func (s *site) do(err error) {
@@ -64,7 +66,7 @@ func (s *site) do(err error) {
 }
 
 func newSite(t *testing.T) *site {
-	s := &site{T: t, home: testenv.Start(t), hosted: testenv.StartHosted(t), image: "registry.example.com/operand:1"}
+	s := &site{T: t, home: testenv.Start(t), hosted: testenv.StartHosted(t), image: "registry.example.com/operand:1", taken: map[string]string{}}
 	s.computes = func(literal []string) string { return strings.Join(literal, " ") }
 	s.provider = &provider.Provider{Home: s.home.Client, Hosted: s.hosted.Client, Pools: ofUsers}
 	apply := func(in *testenv.ControlPlane, arguments ...string) {
@@ -100,7 +102,7 @@ func (s *site) start(name, hosted string) *testenv.Process {
 // operands has the operand of each node do its part: apply the Profile, and report what it computes.
 func (s *site) operands() (done bool) {
 	s.Helper()
-	for name := range s.provider.Machines {
+	for name, machine := range s.provider.Machines {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: tunedv1.Namespace, Name: "tuned-" + name}}
 		err := s.hosted.Client.Get(s.Context(), client.ObjectKeyFromObject(pod), pod)
 		if client.IgnoreNotFound(err) != nil {
@@ -126,12 +128,21 @@ func (s *site) operands() (done bool) {
 		literal, _ := tuning.RequestedBy(profile.Spec).Literal()
 		cmdline := s.computes(literal)
 		if profile.Status.ObservedGeneration == profile.Generation && profile.Status.Bootcmdline == cmdline && meta.IsStatusConditionTrue(profile.Status.Conditions, tunedv1.ConditionApplied) {
+			s.taken[name] = machine.BootID
 			continue
 		}
-		profile.Status = tunedv1.ProfileStatus{
-			TunedProfile: profile.Spec.Config.TunedProfile, Bootcmdline: cmdline, ObservedGeneration: profile.Generation,
-			Conditions: []metav1.Condition{{Type: tunedv1.ConditionApplied, Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.Now()}},
+		applied := metav1.Condition{Type: tunedv1.ConditionApplied, Status: metav1.ConditionTrue, Reason: "AsExpected", LastTransitionTime: metav1.Now()}
+		spec := profile.Spec.Config.TunedProfile
+		if boot := machine.BootID; s.taken[name] == boot && tuning.Deferred(profile.Annotations[tunedv1.DeferredAnnotation], profile.Status.TunedProfile, spec) {
+			if profile.Status.ObservedGeneration == profile.Generation {
+				continue
+			}
+			applied.Status, applied.Reason = metav1.ConditionFalse, tunedv1.ReasonDeferred
+			cmdline, spec = profile.Status.Bootcmdline, profile.Status.TunedProfile
+		} else {
+			s.taken[name] = boot
 		}
+		profile.Status = tunedv1.ProfileStatus{TunedProfile: spec, Bootcmdline: cmdline, ObservedGeneration: profile.Generation, Conditions: []metav1.Condition{applied}}
 		if err := s.hosted.Client.Status().Update(s.Context(), profile); err != nil && !apierrors.IsConflict(err) {
 			s.Fatal(err)
 		}
@@ -414,6 +425,25 @@ func TestAChangeCostsANodeAtMostOneReboot(t *testing.T) {
 		t.Errorf("the condition %+v is left", c)
 	}
 	s.expect("all of that", "pool-b", []int{0}, "quiet")
+
+	// Deferred: a sysctl waits for a boot, and brings none. Arguments bring one, at which both are applied.
+	deferred := func(text string) string {
+		return strings.Replace(text, "{name: boot}", "{name: boot, annotations: {tuned.openshift.io/deferred: always}}", 1)
+	}
+	isApplied := func(want metav1.ConditionStatus) {
+		t.Helper()
+		for _, name := range []string{"a1", "a2", "a3"} {
+			profile := &tunedv1.Profile{}
+			s.do(s.hosted.Client.Get(t.Context(), client.ObjectKey{Namespace: tunedv1.Namespace, Name: name}, profile))
+			if c := meta.FindStatusCondition(profile.Status.Conditions, tunedv1.ConditionApplied); c == nil || c.Status != want || profile.Status.ObservedGeneration != profile.Generation {
+				t.Errorf("the Profile of %s has generation %d and %+v, want Applied %s", name, profile.Generation, profile.Status, want)
+			}
+		}
+	}
+	s.change("a deferred sysctl", "pool-a", deferred(aBoot("30000", "audit=0 skew_tick=1")), "", []int{6, 6, 2}, "audit=0 skew_tick=1")
+	isApplied(metav1.ConditionFalse)
+	s.change("a deferred argument", "pool-a", deferred(aBoot("40000", "audit=0 quiet")), "", []int{7, 7, 3}, "audit=0 quiet")
+	isApplied(metav1.ConditionTrue)
 
 	// Machines that are replaced boot once, with all of it.
 	s.do(s.home.Client.Patch(t.Context(), s.pool("pool-b"), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"management":{"upgradeType":"Replace"}}}`))))

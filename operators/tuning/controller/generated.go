@@ -278,6 +278,8 @@ func reportOf(node seenNode, input, chosen string, requested tuning.Requested) (
 		report.Waits = "its operand has not seen the Profile yet"
 	case applied.Status != metav1.ConditionTrue && applied.Reason == tunedv1.ReasonDeferred && complete:
 		report.Arguments = literal // it applies the profile at the boot that these bring
+	case applied.Status != metav1.ConditionTrue && applied.Reason == tunedv1.ReasonDeferred:
+		report.Waits = fmt.Sprintf("the profile %s waits for its next boot, and TuneD computes kernel arguments only then; boot it, or remove the annotation %s of the Tuned", chosen, tunedv1.DeferredAnnotation)
 	case applied.Status != metav1.ConditionTrue:
 		report.Waits = fmt.Sprintf("TuneD has not applied the profile %s (%s)", chosen, applied.Reason)
 	default:

@@ -62,6 +62,54 @@ func (p *pair) reports(node, cmdline string) {
 	})
 }
 
+func TestWhatANodeSaysOfItsKernelArguments(t *testing.T) {
+	applied := func(status metav1.ConditionStatus, reason string) []metav1.Condition {
+		return []metav1.Condition{{Type: tunedv1.ConditionApplied, Status: status, Reason: reason}}
+	}
+	const literal, computed = "audit=0 quiet", "audit=0 cpus=${f:exec:nproc}"
+	for name, test := range map[string]struct {
+		cmdline string
+		change  func(*seenNode)
+		// want are the arguments, or a part of why it is waited for; silent is that the node has no say.
+		want   string
+		silent bool
+	}{
+		"a profile that is applied has what TuneD computed": {cmdline: computed, change: func(n *seenNode) { n.profile.Status.Bootcmdline = "audit=0 cpus=4" }, want: "audit=0 cpus=4"},
+		"a deferred one has what no node has to compute: it is applied at the boot that these bring": {
+			cmdline: literal, change: func(n *seenNode) {
+				n.profile.Status.Conditions, n.profile.Status.Bootcmdline = applied(metav1.ConditionFalse, tunedv1.ReasonDeferred), "old=1"
+			}, want: "audit=0 quiet"},
+		"a deferred one whose arguments are computed is waited for, and says what to do": {
+			cmdline: computed, change: func(n *seenNode) {
+				n.profile.Status.Conditions = applied(metav1.ConditionFalse, tunedv1.ReasonDeferred)
+			},
+			want: "waits for its next boot, and TuneD computes kernel arguments only then; boot it, or remove the annotation tuned.openshift.io/deferred of the Tuned"},
+		"one that TuneD cannot apply is waited for": {
+			cmdline: literal, change: func(n *seenNode) { n.profile.Status.Conditions = applied(metav1.ConditionFalse, "Failed") }, want: "TuneD has not applied the profile p (Failed)"},
+		"a status of an older generation says nothing":      {cmdline: literal, change: func(n *seenNode) { n.profile.Generation++ }, want: "its operand has not seen the Profile yet"},
+		"nor does the operand of another version":           {cmdline: literal, change: func(n *seenNode) { n.own = false }, want: "the operand of this version does not run there"},
+		"nor a Profile for another configuration":           {cmdline: literal, change: func(n *seenNode) { n.profile.Annotations = nil }, want: "it has no Profile for this configuration yet"},
+		"a node without a Profile is waited for":            {cmdline: literal, change: func(n *seenNode) { n.profile = nil }, want: "it has no Profile for this configuration yet"},
+		"a node with another profile by its labels is none": {cmdline: literal, change: func(n *seenNode) { n.profile.Spec.Config.TunedProfile = "q" }, silent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := tunedv1.ProfileSpec{Config: tunedv1.ProfileConfig{TunedProfile: "p"}, Profile: []tunedv1.TunedProfile{{Name: "p", Data: "[bootloader]\ncmdline=+" + test.cmdline + "\n"}}}
+			node := seenNode{name: "n1", own: true, profile: &tunedv1.Profile{
+				ObjectMeta: metav1.ObjectMeta{Generation: 3, Annotations: map[string]string{v1beta1.InputAnnotation: "x"}}, Spec: spec,
+				Status: tunedv1.ProfileStatus{ObservedGeneration: 3, Bootcmdline: test.cmdline, Conditions: applied(metav1.ConditionTrue, "AsExpected")},
+			}}
+			test.change(&node)
+			report, counts := reportOf(node, "x", "p", tuning.RequestedBy(spec))
+			if counts == test.silent || len(report.Refused) > 0 {
+				t.Errorf("it counts: %t, and refused are %v", counts, report.Refused)
+			}
+			if got := strings.Join(report.Arguments, " ") + report.Waits; got != test.want && (report.Waits == "" || !strings.Contains(got, test.want)) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 // generated is what stands for a pool: its Generated, and the kernel arguments of its MachineConfig, or none.
 func (p *pair) generated(pool string) (g v1beta1.Generated, arguments string) {
 	p.Helper()

@@ -527,6 +527,9 @@ func printTuningPlan(w io.Writer, plan tuningPlan) error {
 	deferred := slices.DeleteFunc(slices.Clone(plan.Changes), func(change tuning.Change) bool { return !change.Deferred })
 	if len(deferred) > 0 {
 		fmt.Fprintf(w, "%d of them change at their next boot, as %s says.\n", len(deferred), tunedv1.DeferredAnnotation)
+		if plan.Boots != nil && len(plan.Boots.Unknown) > 0 {
+			fmt.Fprintln(w, "They compute kernel arguments only then, and take a second boot for those that are others. One boot does without the annotation.")
+		}
 	}
 	if len(plan.Changes) == 0 {
 		return nil

@@ -257,6 +257,9 @@ func TestTuningPlanOfAnOrdinaryCluster(t *testing.T) {
 func TestTuningPlanOfBoots(t *testing.T) {
 	const profile = "apiVersion: performance.openshift.io/v2\nkind: PerformanceProfile\nmetadata: {name: edge}\nspec: {cpu: {reserved: '0', isolated: '1'}}\n"
 	boot := strings.Replace(tunedFile, "      [sysctl]", "      [bootloader]\n      cmdline=audit=0\n      [sysctl]", 1)
+	deferred := func(text string) string {
+		return strings.Replace(text, "{name: queues}", "{name: queues, annotations: {tuned.openshift.io/deferred: always}}", 1)
+	}
 	var parts []runtime.Object
 	generated := func(arguments ...string) *corev1.ConfigMap {
 		made, err := tuning.Parts("pool-a", tuning.Settled{Arguments: arguments}, nil)
@@ -279,12 +282,17 @@ func TestTuningPlanOfBoots(t *testing.T) {
 		stands func() *corev1.ConfigMap
 		want   []string
 	}{
-		"an argument that comes":     {boot, func() *corev1.ConfigMap { return generated() }, []string{"2 of them boot once, one line at a time:\n  n1\n  n2\n", "kernel argument audit=0 comes"}},
-		"an argument that is there":  {tunedFile, func() *corev1.ConfigMap { return generated("audit=0") }, []string{"2 of them boot", "kernel argument audit=0 goes"}},
-		"a sysctl":                   {tunedFile, func() *corev1.ConfigMap { return generated() }, []string{"None of them boots."}},
-		"a PerformanceProfile":       {tunedFile + "---\n" + profile, func() *corev1.ConfigMap { return generated() }, []string{"2 of them boot", "ConfigMap kubeletconfig-edge-c82f3ed1 comes", "irqaffinity=0 comes"}},
-		"what nodes compute":         {strings.Replace(boot, "audit=0", "cpus=${f:exec:nproc}", 1), func() *corev1.ConfigMap { return generated("cpus=4") }, []string{"None of them boots.", "The nodes compute cpus=${f:exec:nproc}. If that is not what it was, this is one more reason"}},
-		"nothing has been generated": {boot, nil, []string{"2 of them boot", "kernel argument audit=0 comes"}},
+		"an argument that comes":            {boot, func() *corev1.ConfigMap { return generated() }, []string{"2 of them boot once, one line at a time:\n  n1\n  n2\n", "kernel argument audit=0 comes"}},
+		"an argument that is there":         {tunedFile, func() *corev1.ConfigMap { return generated("audit=0") }, []string{"2 of them boot", "kernel argument audit=0 goes"}},
+		"a sysctl":                          {tunedFile, func() *corev1.ConfigMap { return generated() }, []string{"None of them boots."}},
+		"a PerformanceProfile":              {tunedFile + "---\n" + profile, func() *corev1.ConfigMap { return generated() }, []string{"2 of them boot", "ConfigMap kubeletconfig-edge-c82f3ed1 comes", "irqaffinity=0 comes"}},
+		"what nodes compute":                {strings.Replace(boot, "audit=0", "cpus=${f:exec:nproc}", 1), func() *corev1.ConfigMap { return generated("cpus=4") }, []string{"None of them boots.", "The nodes compute cpus=${f:exec:nproc}. If that is not what it was, this is one more reason"}},
+		"nothing has been generated":        {boot, nil, []string{"2 of them boot", "kernel argument audit=0 comes"}},
+		"an argument of a deferred profile": {deferred(boot), func() *corev1.ConfigMap { return generated() }, []string{"2 of them boot once", "2 of them change at their next boot"}},
+		"what nodes compute of a deferred profile": {
+			deferred(strings.Replace(boot, "audit=0", "cpus=${f:exec:nproc}", 1)), func() *corev1.ConfigMap { return generated("cpus=4") },
+			[]string{"None of them boots.", "2 of them change at their next boot", "They compute kernel arguments only then, and take a second boot for those that are others."},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tuned.yaml")
