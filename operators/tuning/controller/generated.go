@@ -66,9 +66,25 @@ func addGeneratedReconciler(clusters companion.Clusters, settings Settings, pool
 		WatchesRawSource(source.Kind(cache, &corev1.Node{}, later[*corev1.Node]())).
 		WatchesRawSource(source.Kind(cache, &tunedv1.Profile{}, later[*tunedv1.Profile]())).
 		WatchesRawSource(source.Kind(cache, &corev1.Pod{}, later[*corev1.Pod]())).
+		WatchesRawSource(source.Func(r.follow)).
 		WatchesRawSource(once()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(r)
+}
+
+// follow asks for a look after each at the ConfigMaps of pools, which may come long after these have changed.
+func (r *generatedReconciler) follow(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-r.pools.looks:
+				queue.AddAfter(everything, gather)
+			}
+		}
+	}()
+	return nil
 }
 
 // later asks for one look for all that happens within a moment.

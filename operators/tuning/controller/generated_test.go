@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
@@ -107,6 +110,28 @@ func TestWhatANodeSaysOfItsKernelArguments(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// What is generated follows what was read of a pool, and not only the ConfigMap: a look at that may be late.
+func TestEachLookAtPoolsIsFollowed(t *testing.T) {
+	pools := newPools()
+	r := &generatedReconciler{pools: pools}
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	if err := r.follow(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		pools.set(nil, nil, nil, nil)
+		testenv.Eventually(t, 10*time.Second, func() error {
+			if queue.Len() == 0 {
+				return errors.New("nothing is asked for")
+			}
+			return nil
+		})
+		request, _ := queue.Get()
+		queue.Done(request)
 	}
 }
 

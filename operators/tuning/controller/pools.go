@@ -27,6 +27,8 @@ type pools struct {
 	errs map[string]error
 	// changed takes the pools whose nodes may get another Profile. The empty name is all.
 	changed chan string
+	// looks takes each look at the ConfigMaps.
+	looks chan struct{}
 }
 
 // details is what a pool has besides its Tuneds.
@@ -37,7 +39,9 @@ type details struct {
 	performance *performance.Rendered
 }
 
-func newPools() *pools { return &pools{changed: make(chan string, 1024)} }
+func newPools() *pools {
+	return &pools{changed: make(chan string, 1024), looks: make(chan struct{}, 1)}
+}
 
 // of returns the Tuneds that count for the nodes of a pool, with the names that they have in the hosted cluster. It is not known
 // what counts before the first look, and where a pool's ConfigMap is not valid and never was since this process runs. A pool
@@ -113,6 +117,10 @@ func (p *pools) set(valid map[string][]tunedv1.Tuned, of map[string]details, bro
 	p.looked, p.valid, p.details, p.unknown, p.errs = true, now, more, unknown, broken
 	for _, pool := range changed {
 		p.tell(pool)
+	}
+	select {
+	case p.looks <- struct{}{}:
+	default: // one that nobody has taken yet is as good
 	}
 	return wanted
 }
