@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/utils/ptr"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/manifest"
 )
 
 // maxReferences is how many ConfigMaps each of spec.tuningConfig and spec.config may name.
@@ -238,7 +238,7 @@ type view struct {
 	// since it never boots a second time.
 	unused, late, never []string
 	// performance is the PerformanceProfile, if there is one that is valid; machineConfigs are those of spec.config.
-	performance    *manifest
+	performance    *manifest.Manifest
 	machineConfigs []machineConfig
 }
 
@@ -278,7 +278,7 @@ func (v *view) judge(namespace string, there map[string]Standing) {
 		}
 	}
 	if v.performance != nil {
-		v.want(v1beta1.PerformanceProfileConfigMapName(v.Name), v1beta1.PerformanceProfileLabel, "true", v1beta1.TuningKey, "spec.tuningConfig", "the NodePool", []manifest{*v.performance})
+		v.want(v1beta1.PerformanceProfileConfigMapName(v.Name), v1beta1.PerformanceProfileLabel, "true", v1beta1.TuningKey, "spec.tuningConfig", "the NodePool", []manifest.Manifest{*v.performance})
 	}
 
 	manifests, problems = v.manifests("config", v1beta1.ConfigKey, v.Spec.Config)
@@ -286,7 +286,7 @@ func (v *view) judge(namespace string, there map[string]Standing) {
 	v.config = problems
 	if len(kubelets) == 1 {
 		source := v.source(kubelets[0])
-		v.want(ShortenName(source, v.Name), v1beta1.KubeletConfigLabel, "", v1beta1.ConfigKey, "ConfigMap "+kubelets[0].at.ConfigMap, "ConfigMap "+kubelets[0].at.ConfigMap, kubelets)
+		v.want(ShortenName(source, v.Name), v1beta1.KubeletConfigLabel, "", v1beta1.ConfigKey, "ConfigMap "+kubelets[0].At.ConfigMap, "ConfigMap "+kubelets[0].At.ConfigMap, kubelets)
 	}
 }
 
@@ -302,7 +302,7 @@ func (v *view) names(namespace string) (problems []string) {
 }
 
 // manifests returns those of all ConfigMaps that a field of the spec names.
-func (v *view) manifests(field, key string, references []corev1.LocalObjectReference) (manifests []manifest, problems []string) {
+func (v *view) manifests(field, key string, references []corev1.LocalObjectReference) (manifests []manifest.Manifest, problems []string) {
 	if len(references) > maxReferences {
 		return nil, []string{fmt.Sprintf("spec.%s names %d ConfigMaps, and takes %d; put several manifests into one", field, len(references), maxReferences)}
 	}
@@ -325,12 +325,12 @@ func (v *view) manifests(field, key string, references []corev1.LocalObjectRefer
 		}
 		value, has := source.Data[key]
 		if !has {
-			problems = append(problems, Problem{ConfigMap: name, Text: fmt.Sprintf("it has no key %s, and spec.%s[%d] names it; its keys are %s", key, field, i, strings.Join(keysOf(source), ", "))}.String())
+			problems = append(problems, manifest.Problem{ConfigMap: name, Text: fmt.Sprintf("it has no key %s, and spec.%s[%d] names it; its keys are %s", key, field, i, strings.Join(keysOf(source), ", "))}.String())
 			continue
 		}
-		read, wrong := split(name, key, value)
+		read, wrong := manifest.Split(name, key, value)
 		if len(read)+len(wrong) == 0 {
-			wrong = []Problem{{ConfigMap: name, Key: key, Text: fmt.Sprintf("it has no manifest; add one, or remove spec.%s[%d]", field, i)}}
+			wrong = []manifest.Problem{{ConfigMap: name, Key: key, Text: fmt.Sprintf("it has no manifest; add one, or remove spec.%s[%d]", field, i)}}
 		}
 		for _, problem := range wrong {
 			problems = append(problems, problem.String())
@@ -353,79 +353,78 @@ func keysOf(source *corev1.ConfigMap) []string {
 }
 
 // judgeTuning returns the Tuneds, in the order of their names, and adds what is wrong.
-func (v *view) judgeTuning(manifests []manifest, problems *[]string) (tuneds []manifest) {
-	add := func(more ...Problem) {
+func (v *view) judgeTuning(manifests []manifest.Manifest, problems *[]string) (tuneds []manifest.Manifest) {
+	add := func(more ...manifest.Problem) {
 		for _, problem := range more {
 			*problems = append(*problems, problem.String())
 		}
 	}
-	names := map[string]manifest{}
+	names := map[string]manifest.Manifest{}
 	type profile struct {
 		data string
-		from manifest
+		from manifest.Manifest
 	}
 	profiles := map[string]profile{}
-	var performance []manifest
+	var performance []manifest.Manifest
 	for _, m := range manifests {
-		if unknown := m.unknown("tuningConfig", tuningKinds); unknown != nil {
+		if unknown := unknown(m, "tuningConfig", tuningKinds); unknown != nil {
 			add(unknown...)
 			continue
 		}
-		if m.is(performanceProfileKind) {
+		if m.Is(manifest.PerformanceProfileKind) {
 			if len(performance) > 0 {
-				add(m.problem(0, "a pool takes one PerformanceProfile, and %s is there already; remove one of them", performance[0]))
+				add(m.Problem(0, "a pool takes one PerformanceProfile, and %s is there already; remove one of them", performance[0]))
 			}
 			performance = append(performance, m)
-			rendered, wrong := m.readPerformanceProfile()
+			rendered, wrong := m.PerformanceProfile()
 			add(wrong...)
 			if wrong == nil {
 				if other, twice := profiles[rendered.Tuned]; twice {
-					add(other.from.problem(0, "the profile %s of Tuned %s has the name of the one that %s makes; rename it", rendered.Tuned, other.from.name, m))
+					add(other.from.Problem(0, "the profile %s of Tuned %s has the name of the one that %s makes; rename it", rendered.Tuned, other.from.Name, m))
 				}
 				v.performance = &m
 				profiles[rendered.Tuned] = profile{rendered.TunedText, m}
 			}
 			continue
 		}
-		t, wrong := m.readTuned()
+		t, wrong := readTuned(m)
 		if add(wrong...); wrong != nil {
 			continue
 		}
-		if other, twice := names[m.name]; twice {
-			add(m.problem(0, "the Tuned %s is also in ConfigMap %s, document %d; rename or remove one of them", m.name, other.at.ConfigMap, other.at.Document))
+		if other, twice := names[m.Name]; twice {
+			add(m.Problem(0, "the Tuned %s is also in ConfigMap %s, document %d; rename or remove one of them", m.Name, other.At.ConfigMap, other.At.Document))
 			continue
 		}
-		names[m.name] = m
+		names[m.Name] = m
 		for _, p := range t.Spec.Profile {
-			name, data := string(*p.Name), string(*p.Data)
-			if other, twice := profiles[name]; twice && other.data != data {
-				add(m.problem(0, "the profile %s of Tuned %s is another one than that of %s %s in ConfigMap %s, document %d; rename one of them", name, m.name, other.from.kind, other.from.name, other.from.at.ConfigMap, other.from.at.Document))
+			if other, twice := profiles[p.Name]; twice && other.data != p.Data {
+				add(m.Problem(0, "the profile %s of Tuned %s is another one than that of %s %s in ConfigMap %s, document %d; rename one of them", p.Name, m.Name, other.from.Kind, other.from.Name, other.from.At.ConfigMap, other.from.At.Document))
 				continue
 			}
-			profiles[name] = profile{data, m}
+			profiles[p.Name] = profile{p.Data, m}
 		}
 		tuneds = append(tuneds, m)
 		if v.Spec.Management.UpgradeType == v1beta1.UpgradeTypeReplace {
-			v.late = append(v.late, v.lateLabels(m.name, t)...)
-			if annotations, _ := t.Metadata["annotations"].(map[string]any); annotations[tunedv1.DeferredAnnotation] == tunedv1.DeferAlways {
-				v.never = append(v.never, m.name)
+			v.late = append(v.late, v.lateLabels(m.Name, t)...)
+			if t.Annotations[tunedv1.DeferredAnnotation] == tunedv1.DeferAlways {
+				v.never = append(v.never, m.Name)
 			}
 		}
 	}
-	slices.SortFunc(tuneds, func(a, b manifest) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(tuneds, func(a, b manifest.Manifest) int { return cmp.Compare(a.Name, b.Name) })
 	return tuneds
 }
 
 // lateLabels names node labels by which a Tuned chooses a profile, and that a node which replaces another one does not have
 // when it joins: the person who put them on the old one has to do so again.
-func (v *view) lateLabels(name string, t tuned) (late []string) {
-	var look func([]tunedMatch)
-	look = func(matches []tunedMatch) {
+func (v *view) lateLabels(name string, t *tunedv1.Tuned) (late []string) {
+	var look func([]tunedv1.TunedMatch)
+	look = func(matches []tunedv1.TunedMatch) {
 		for _, match := range matches {
-			label := string(ptr.Deref(match.Label, ""))
+			label := match.Label
 			_, has := v.Spec.NodeLabels[label]
 			known := has || label == v1beta1.PoolLabel || strings.HasPrefix(label, "kubernetes.io/") || strings.HasPrefix(label, "node.kubernetes.io/")
-			if text := fmt.Sprintf("%s of Tuned %s", label, name); ptr.Deref(match.Type, "node") != "pod" && !known && !slices.Contains(late, text) {
+			if text := fmt.Sprintf("%s of Tuned %s", label, name); match.Type != tunedv1.MatchPod && !known && !slices.Contains(late, text) {
 				late = append(late, text)
 			}
 			look(match.Match)
@@ -438,24 +437,24 @@ func (v *view) lateLabels(name string, t tuned) (late []string) {
 }
 
 // judgeConfig returns the KubeletConfigs, and adds what is wrong. There is at most one if nothing is.
-func (v *view) judgeConfig(manifests []manifest, problems *[]string, there map[string]Standing) (kubelets []manifest) {
+func (v *view) judgeConfig(manifests []manifest.Manifest, problems *[]string, there map[string]Standing) (kubelets []manifest.Manifest) {
 	for _, m := range manifests {
-		wrong := m.unknown("config", configKinds)
+		wrong := unknown(m, "config", configKinds)
 		switch {
 		case wrong != nil:
-		case m.is(kubeletConfigKind):
-			wrong = m.readKubeletConfig()
+		case m.Is(kubeletConfigKind):
+			wrong = m.Read(&kubeletConfig{})
 			kubelets = append(kubelets, m)
 			if v.performance != nil {
-				wrong = append(wrong, m.problem(0, "a pool takes one KubeletConfig, and %s makes one: remove %s, or the ConfigMap from spec.config", v.performance, m.name))
+				wrong = append(wrong, m.Problem(0, "a pool takes one KubeletConfig, and %s makes one: remove %s, or the ConfigMap from spec.config", v.performance, m.Name))
 			}
-		case m.is(machineConfigKind):
-			read, err := readMachineConfig(m.text)
+		case m.Is(machineConfigKind):
+			read, err := readMachineConfig(m.Text)
 			if err != nil {
-				wrong = []Problem{m.problem(0, "%v", err)}
+				wrong = []manifest.Problem{m.Problem(0, "%v", err)}
 			}
-			if slices.ContainsFunc(v.machineConfigs, func(other machineConfig) bool { return other.name == m.name }) || m.name == v1beta1.MachineConfigName(v.Name) {
-				wrong = append(wrong, m.problem(0, "the pool has another MachineConfig %s; rename this one", m.name))
+			if slices.ContainsFunc(v.machineConfigs, func(other machineConfig) bool { return other.name == m.Name }) || m.Name == v1beta1.MachineConfigName(v.Name) {
+				wrong = append(wrong, m.Problem(0, "the pool has another MachineConfig %s; rename this one", m.Name))
 			}
 			v.machineConfigs = append(v.machineConfigs, read)
 		default:
@@ -478,22 +477,24 @@ func (v *view) judgeConfig(manifests []manifest, problems *[]string, there map[s
 	}
 	for i, m := range kubelets {
 		if i != keep {
-			*problems = append(*problems, m.problem(0, "a pool takes one KubeletConfig, and %s is there already: remove %s, or the ConfigMap from spec.config", kubelets[keep], m.name).String())
+			*problems = append(*problems, m.Problem(0, "a pool takes one KubeletConfig, and %s is there already: remove %s, or the ConfigMap from spec.config", kubelets[keep], m.Name).String())
 		}
 	}
 	return kubelets
 }
 
 // source returns the name of the ConfigMap of a manifest.
-func (v *view) source(m manifest) string { return strings.TrimPrefix(m.at.ConfigMap, v.Namespace+"/") }
+func (v *view) source(m manifest.Manifest) string {
+	return strings.TrimPrefix(m.At.ConfigMap, v.Namespace+"/")
+}
 
 // want adds a copy.
-func (v *view) want(name, kind, value, key, of, rename string, manifests []manifest) *wanted {
+func (v *view) want(name, kind, value, key, of, rename string, manifests []manifest.Manifest) *wanted {
 	var texts, sources []string
 	for _, m := range manifests {
-		texts = append(texts, m.text+"\n")
+		texts = append(texts, m.Text+"\n")
 		if kind == v1beta1.TunedConfigLabel {
-			sources = append(sources, m.name+"="+v.source(m))
+			sources = append(sources, m.Name+"="+v.source(m))
 		} else {
 			sources = append(sources, v.source(m))
 		}

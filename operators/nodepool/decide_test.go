@@ -133,16 +133,16 @@ func TestDecideForOnePool(t *testing.T) {
 			tuning: []string{"document 1, line 12: it is no YAML"}},
 		"an unknown field is named with its line": {
 			pool:   aPool("pool-a", []string{"sysctls=" + strings.Replace(aTuned("swap", 10), "recommend:", "recomend:", 1)}, nil),
-			tuning: []string{`document 1, line 11: there is no field "recomend" here`}},
+			tuning: []string{`document 1, line 11: unknown field "spec.recomend"`}},
 		"a text in the place of a number is named with its line": {
 			pool:   aPool("pool-a", []string{"sysctls=" + strings.Replace(aTuned("swap", 10), "priority: 20", "priority: high", 1)}, nil),
-			tuning: []string{`document 1, line 13: "high" is not a whole number from 0`}},
+			tuning: []string{`document 1, line 13: spec.recommend.priority: Invalid value: string where a whole number is expected`}},
 		"a number in the place of a text is named with its line": {
 			pool:   aPool("pool-a", []string{"sysctls=" + strings.Replace(aTuned("swap", 10), "profile: swap", "profile: 10", 1)}, nil),
-			tuning: []string{`document 1, line 12: 10 is not a text; write "10"`}},
+			tuning: []string{`document 1, line 12: spec.recommend.profile: Invalid value: number where a text is expected`}},
 		"a field twice is named with its line": {
 			pool:   aPool("pool-a", []string{"sysctls=" + aTuned("swap", 10) + "spec: {}\n"}, nil),
-			tuning: []string{`document 1, line 14: the field "spec" is there already, in line 5`}},
+			tuning: []string{`document 1, line 14: key "spec" already set`}},
 		"a manifest without a kind is named": {
 			pool: aPool("pool-a", []string{"sysctls=a: b\n"}, nil), tuning: []string{"document 1, line 1: apiVersion and kind are required"}},
 		"a manifest without a name is named": {
@@ -175,7 +175,7 @@ func TestDecideForOnePool(t *testing.T) {
 			pool: aPool("pool-a", []string{"one=" + aPerformanceProfile + "# more\n---\n" + aTuned("x", 1)}, nil, func(p *Pool) {
 				p.Sources["one"].Data["tuning"] = strings.Replace(aPerformanceProfile, "spec: {", "spec: {realTimeKernel: {enabled: true}, ", 1)
 			}),
-			tuning: []string{`document 1, line 4: this version does nothing with the field "realTimeKernel" of a PerformanceProfile; remove it`}},
+			tuning: []string{`document 1, line 4: this version does nothing with the field spec.realTimeKernel of a PerformanceProfile; remove it`}},
 		"a CPU in two lists of a PerformanceProfile is named with its field": {
 			pool: aPool("pool-a", []string{"one=" + strings.Replace(aPerformanceProfile, "'1'", "0-1", 1)}, nil), tuning: []string{`ConfigMap clusters/one, key tuning, document 1`, `spec.cpu.isolated: Invalid value: "0-1": CPU 0 is in reserved, too`}},
 		"a KubeletConfig beside a PerformanceProfile is to be deleted": {

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/manifest"
 )
 
 // Annotations of a Profile that say why it is what it is.
@@ -194,7 +195,7 @@ func Faults(tuneds []tunedv1.Tuned) map[string][]string {
 	faults := map[string][]string{}
 	for _, tuned := range tuneds {
 		tuned.Status = tunedv1.TunedStatus{}
-		errs := validate(&tuned)
+		errs := manifest.ValidateTuned(&tuned)
 		for i, entry := range tuned.Spec.Recommend {
 			if len(entry.MachineConfigLabels) > 0 && len(entry.Match) == 0 {
 				// It would match every node, and was meant for those of some MachineConfigPools.

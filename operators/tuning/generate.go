@@ -3,45 +3,18 @@
 package tuning
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/node/nodefiles"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
-	v2 "workload.openshift.io/operators/api/performance/v2"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/performance"
 )
-
-// ParsePerformanceProfile reads the PerformanceProfile of a pool. Errors begin with the ConfigMap.
-func ParsePerformanceProfile(configMap, text string) (performance.Rendered, error) {
-	wrong := func(err error) error {
-		return fmt.Errorf("ConfigMap %s, key %s: %s", configMap, tunedv1.TuningKey, strings.Join(strings.Fields(err.Error()), " "))
-	}
-	data, err := yaml.YAMLToJSONStrict([]byte(text))
-	if err != nil {
-		return performance.Rendered{}, wrong(err)
-	}
-	var profile v2.PerformanceProfile
-	strict, err := kjson.UnmarshalStrict(data, &profile)
-	if err = errors.Join(append(strict, err)...); err != nil {
-		return performance.Rendered{}, wrong(err)
-	}
-	if profile.APIVersion != v2.APIVersion || profile.Kind != v2.Kind {
-		return performance.Rendered{}, wrong(fmt.Errorf("it has a %s of %s, and must have a %s of %s", profile.Kind, profile.APIVersion, v2.Kind, v2.APIVersion))
-	}
-	rendered, errs := performance.Render(profile)
-	if len(errs) > 0 {
-		return performance.Rendered{}, wrong(errs.ToAggregate())
-	}
-	return rendered, nil
-}
 
 // WithPerformance adds the Tuned of a PerformanceProfile to those of its pool. It is an error if a profile of the user's wins over it
 // and does not include it: the node's CPUs would be divided, and its kernel not be told.

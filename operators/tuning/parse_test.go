@@ -46,14 +46,14 @@ func TestParse(t *testing.T) {
 		"a typo in a field":                                   {strings.Replace(valid, "recommend:", "recomend:", 1), nil, []string{`1:14 unknown field "spec.recomend"`}},
 		"a typo in a field of the second":                     {valid + "---\n" + strings.Replace(other, "priority:", "prioity:", 1), nil, []string{`2:33 unknown field "spec.recommend[0].prioity"`}},
 		"a field that is given twice":                         {valid + "    priority: 30\n", nil, []string{`1:17 key "priority" already set`}},
-		"text that is no YAML":                                {strings.Replace(valid, "kind: Tuned", "kind Tuned", 1), nil, []string{"1:2 could not find expected ':'"}},
-		"text that is no YAML, in the second":                 {valid + "---\n" + strings.Replace(other, "  name: other\n", "  name: other: x\n", 1), nil, []string{"2:21 mapping values are not allowed"}},
-		"a text where a number is expected":                   {strings.Replace(valid, "priority: 20", "priority: high", 1), nil, []string{"1:16 spec.recommend.priority: Invalid value: string where int64 is expected"}},
-		"a mapping where a list is expected":                  {strings.Replace(valid, "  - profile: queues\n    priority: 20", "    profile: queues\n    priority: 20", 1), nil, []string{"1:14 spec.recommend: Invalid value: object where []v1.TunedRecommend is expected"}},
-		"a list":                                              {"- a\n- b\n", nil, []string{"1:1 json: cannot unmarshal array"}},
+		"text that is no YAML":                                {strings.Replace(valid, "kind: Tuned", "kind Tuned", 1), nil, []string{"1:2 it is no YAML: could not find expected ':'"}},
+		"text that is no YAML, in the second":                 {valid + "---\n" + strings.Replace(other, "  name: other\n", "  name: other: x\n", 1), nil, []string{"2:21 it is no YAML: mapping values are not allowed"}},
+		"a text where a number is expected":                   {strings.Replace(valid, "priority: 20", "priority: high", 1), nil, []string{"1:16 spec.recommend.priority: Invalid value: string where a whole number is expected"}},
+		"a mapping where a list is expected":                  {strings.Replace(valid, "  - profile: queues\n    priority: 20", "    profile: queues\n    priority: 20", 1), nil, []string{"1:14 spec.recommend: Invalid value: object where a list is expected"}},
+		"a list":                                              {"- a\n- b\n", nil, []string{`1:1 apiVersion and kind are required; it has "" and ""`}},
 		"another kind":                                        {strings.Replace(valid, "kind: Tuned", "kind: Profile", 1), nil, []string{`1:2 kind: "Profile" of apiVersion "tuned.openshift.io/v1" cannot be used here`}},
 		"another version":                                     {strings.Replace(valid, "io/v1", "io/v2", 1), nil, []string{`1:2 kind: "Tuned" of apiVersion "tuned.openshift.io/v2" cannot be used here`}},
-		"no name":                                             {strings.Replace(valid, "  name: queues\n", "  labels: {}\n", 1), nil, []string{"1:4 metadata.name: Required value"}},
+		"no name":                                             {strings.Replace(valid, "  name: queues\n", "  labels: {}\n", 1), nil, []string{"1:1 the Tuned has no metadata.name"}},
 		"a name that no object can have":                      {strings.Replace(valid, "  name: queues\n", "  name: Queues\n", 1), nil, []string{`1:4 metadata.name: Invalid value: "Queues"`}},
 		"a name that is too long in another cluster":          {strings.Replace(valid, "  name: queues\n", "  name: "+strings.Repeat("a", 245)+"\n", 1), nil, []string{`1:4 metadata.name: Too long`}},
 		"another namespace":                                   {strings.Replace(valid, "  name: queues\n", "  name: queues\n  namespace: clusters\n", 1), nil, []string{`1:5 metadata.namespace: Invalid value: "clusters"`}},
@@ -102,10 +102,10 @@ func TestParse(t *testing.T) {
 				}
 				return
 			}
-			if !errors.As(err, &invalid) || len(invalid.Faults) != len(test.faults) {
+			if !errors.As(err, &invalid) || len(invalid.Problems) != len(test.faults) {
 				t.Fatalf("the error is %v, want %q", err, test.faults)
 			}
-			for i, fault := range invalid.Faults {
+			for i, fault := range invalid.Problems {
 				if got := fmt.Sprintf("%d:%d %s", fault.Document, fault.Line, fault.Text); !strings.HasPrefix(got, test.faults[i]) {
 					t.Errorf("the fault is %q, want %q", got, test.faults[i])
 				}
@@ -140,7 +140,7 @@ func FuzzParse(f *testing.F) {
 		}
 		lines := strings.Count(text, "\n") + 1
 		if invalid != nil {
-			for _, fault := range invalid.Faults {
+			for _, fault := range invalid.Problems {
 				if fault.Line < 1 || fault.Line > lines+1 || fault.Document < 1 {
 					t.Errorf("a fault at document %d, line %d of %d lines: %s", fault.Document, fault.Line, lines, fault.Text)
 				}

@@ -466,6 +466,12 @@ var borders = []border{
 		why:   "it reads the Profile of its node, independent of its writers",
 	},
 	{
+		place:      "operators/manifest",
+		never:      []string{operators + "/cmd", operators + "/companion", operators + "/mirror"},
+		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "os/exec", kubernetes},
+		why:        "several companions read the same manifests, by the same rules",
+	},
+	{
 		place:      "operators/performance",
 		only:       []string{operators + "/api/performance", node + "/nodefiles", core, "k8s.io/apimachinery", "k8s.io/kubelet", "k8s.io/utils"},
 		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "os/exec", kubernetes},

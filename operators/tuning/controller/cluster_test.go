@@ -387,7 +387,7 @@ func TestReadNamesWhatIsWrongWithAPoolsConfigMaps(t *testing.T) {
 		"a ConfigMap without the key":                       {[]corev1.ConfigMap{{ObjectMeta: configMap("x", "pool-a", "").ObjectMeta}}, "ConfigMap clusters-hosted/x: data: the key tuning is missing", 1},
 		"two Tuneds of one name in a pool":                  {[]corev1.ConfigMap{configMap("x", "pool-a", tunedText("queues", "1")+"---\n"+tunedText("queues", "2"))}, "two Tuneds of the NodePool have this name", 1},
 		"a ConfigMap that does not name its pool":           {[]corev1.ConfigMap{configMap("x", "", tunedText("queues", "1"))}, "", 1},
-		"a PerformanceProfile, which has another ConfigMap": {[]corev1.ConfigMap{configMap("x", "pool-a", "apiVersion: performance.openshift.io/v2\nkind: PerformanceProfile\n")}, `kind: "PerformanceProfile" of apiVersion "performance.openshift.io/v2" cannot be used here`, 1},
+		"a PerformanceProfile, which has another ConfigMap": {[]corev1.ConfigMap{configMap("x", "pool-a", "apiVersion: performance.openshift.io/v2\nkind: PerformanceProfile\nmetadata: {name: edge}\n")}, `kind: "PerformanceProfile" of apiVersion "performance.openshift.io/v2" cannot be used here`, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := read(append(test.configMaps, fine))

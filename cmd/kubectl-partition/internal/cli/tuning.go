@@ -30,7 +30,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
-	v2 "workload.openshift.io/operators/api/performance/v2"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/performance"
 	"workload.openshift.io/operators/tuning"
@@ -586,7 +585,7 @@ func (f tuningFile) ofPool(pool string) (tuneds []tunedv1.Tuned, err error) {
 func readTuneds(name string, data []byte) (file tuningFile, err error) {
 	file.name = name
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	var values, texts []string
+	var values []string
 	for {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
@@ -614,23 +613,7 @@ func readTuneds(name string, data []byte) (file tuningFile, err error) {
 	if file.configMaps = values != nil; file.configMaps {
 		text = strings.Join(values, "---\n")
 	}
-	for document := range strings.SplitSeq(text, "\n---\n") {
-		kind := metav1.TypeMeta{}
-		if err := yaml.Unmarshal([]byte(document), &kind); err == nil && kind.Kind == v2.Kind {
-			if file.profile != nil {
-				return file, fmt.Errorf("%s: a NodePool takes one PerformanceProfile; remove one of them", name)
-			}
-			rendered, err := tuning.ParsePerformanceProfile(name, document)
-			if err != nil {
-				return file, err
-			}
-			file.profile = &rendered
-			// An empty document keeps the numbers of lines.
-			document = strings.Repeat("\n", strings.Count(document, "\n"))
-		}
-		texts = append(texts, document)
-	}
-	file.tuneds, err = tuning.Parse(name, strings.Join(texts, "\n---\n"))
+	file.tuneds, file.profile, err = tuning.ParseAll(name, text)
 	if invalid := (*tuning.Invalid)(nil); errors.As(err, &invalid) {
 		return file, fmt.Errorf("%s: %s", name, invalid.Told())
 	}

@@ -13,71 +13,71 @@ const (
 
 // PerformanceProfile divides the CPUs of a pool's nodes, and tunes them for what runs on the isolated ones.
 type PerformanceProfile struct {
-	APIVersion string   `json:"apiVersion" yaml:"apiVersion"`
-	Kind       string   `json:"kind" yaml:"kind"`
-	Metadata   Metadata `json:"metadata" yaml:"metadata"`
-	Spec       Spec     `json:"spec" yaml:"spec"`
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Metadata   Metadata `json:"metadata"`
+	Spec       Spec     `json:"spec"`
 }
 
 // Metadata is what a manifest may have of an object's metadata.
 type Metadata struct {
-	Name        string            `json:"name" yaml:"name"`
-	Labels      map[string]string `json:"labels,omitempty" yaml:"labels"`
-	Annotations map[string]string `json:"annotations,omitempty" yaml:"annotations"`
+	Name        string            `json:"name"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // Spec is what the nodes are to be like.
 type Spec struct {
-	CPU CPU `json:"cpu" yaml:"cpu"`
+	CPU CPU `json:"cpu"`
 	// NUMA is how the kubelet aligns a pod's resources.
-	NUMA *NUMA `json:"numa,omitempty" yaml:"numa"`
+	NUMA *NUMA `json:"numa,omitempty"`
 	// HugePages are set aside at the boot.
-	HugePages *HugePages `json:"hugepages,omitempty" yaml:"hugepages"`
+	HugePages *HugePages `json:"hugepages,omitempty"`
 	// AdditionalKernelArgs come after those that are rendered.
-	AdditionalKernelArgs []string `json:"additionalKernelArgs,omitempty" yaml:"additionalKernelArgs"`
+	AdditionalKernelArgs []string `json:"additionalKernelArgs,omitempty"`
 	// NodeSelector is accepted and ignored: the profile is for the nodes of its NodePool.
-	NodeSelector map[string]string `json:"nodeSelector,omitempty" yaml:"nodeSelector"`
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	// WorkloadHints say what the nodes are used for.
-	WorkloadHints *WorkloadHints `json:"workloadHints,omitempty" yaml:"workloadHints"`
+	WorkloadHints *WorkloadHints `json:"workloadHints,omitempty"`
 }
 
 // CPU divides the CPUs. Together these are all CPUs of a node, and no CPU is in two of them.
 type CPU struct {
 	// Reserved is the CPU list of the pool management, which the host shares. It is required.
-	Reserved string `json:"reserved" yaml:"reserved"`
+	Reserved string `json:"reserved"`
 	// Isolated is the CPU list for ordinary pods. It is required.
-	Isolated string `json:"isolated" yaml:"isolated"`
+	Isolated string `json:"isolated"`
 	// OVSDPDK is the CPU list for the host's own packet processing, which no pod gets.
-	OVSDPDK string `json:"ovsDpdk,omitempty" yaml:"ovsDpdk"`
+	OVSDPDK string `json:"ovsDpdk,omitempty"`
 }
 
 // NUMA is about NUMA nodes.
 type NUMA struct {
 	// TopologyPolicy is the kubelet's topologyManagerPolicy.
-	TopologyPolicy string `json:"topologyPolicy,omitempty" yaml:"topologyPolicy"`
+	TopologyPolicy string `json:"topologyPolicy,omitempty"`
 }
 
 // HugePages are pages of memory.
 type HugePages struct {
 	// DefaultHugePagesSize is 1G, 2M, or another size of the architecture.
-	DefaultHugePagesSize string     `json:"defaultHugepagesSize,omitempty" yaml:"defaultHugepagesSize"`
-	Pages                []HugePage `json:"pages,omitempty" yaml:"pages"`
+	DefaultHugePagesSize string     `json:"defaultHugepagesSize,omitempty"`
+	Pages                []HugePage `json:"pages,omitempty"`
 }
 
 // HugePage are pages of one size.
 type HugePage struct {
-	Size  string `json:"size" yaml:"size"`
-	Count int32  `json:"count" yaml:"count"`
+	Size  string `json:"size"`
+	Count int32  `json:"count"`
 	// Node is a NUMA node; without one, the kernel spreads them.
-	Node *int32 `json:"node,omitempty" yaml:"node"`
+	Node *int32 `json:"node,omitempty"`
 }
 
 // WorkloadHints say what nodes are used for.
 type WorkloadHints struct {
 	// HighPowerConsumption keeps CPUs from sleeping deeply.
-	HighPowerConsumption *bool `json:"highPowerConsumption,omitempty" yaml:"highPowerConsumption"`
+	HighPowerConsumption *bool `json:"highPowerConsumption,omitempty"`
 	// RealTime, which is the default, keeps the kernel's timers off the isolated CPUs.
-	RealTime *bool `json:"realTime,omitempty" yaml:"realTime"`
+	RealTime *bool `json:"realTime,omitempty"`
 	// PerPodPowerManagement lets the frequency driver be the passive one.
-	PerPodPowerManagement *bool `json:"perPodPowerManagement,omitempty" yaml:"perPodPowerManagement"`
+	PerPodPowerManagement *bool `json:"perPodPowerManagement,omitempty"`
 }
