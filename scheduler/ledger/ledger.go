@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unique"
 
@@ -30,6 +31,8 @@ type Ledger struct {
 	AllowUnknown bool
 
 	nodes sync.Map // the *account of each
+	// near has accounts by the generation of their nodes' pods: names take longer to look up than all else.
+	near [8192]atomic.Pointer[account]
 }
 
 // New returns an empty account.
@@ -100,6 +103,24 @@ func (l *Ledger) account(node string) *account {
 		a, _ = l.nodes.LoadOrStore(node, &account{pods: map[types.UID]*entry{}, ghosts: map[types.UID]*entry{}})
 	}
 	return a.(*account)
+}
+
+// look returns the account of a node, and locks it.
+func (l *Ledger) look(node string, generation int64) *account {
+	near := &l.near[uint64(generation)%uint64(len(l.near))]
+	if a := near.Load(); a != nil && generation != 0 {
+		a.mutex.Lock()
+		if a.same == generation {
+			return a
+		}
+		a.mutex.Unlock()
+	}
+	a := l.account(node)
+	a.mutex.Lock()
+	if a.same == generation {
+		near.Store(a)
+	}
+	return a
 }
 
 // SetReport is called with each report; RemoveReport when it is deleted.
@@ -309,7 +330,7 @@ func (l *Ledger) Ask(pod *corev1.Pod) *Ask {
 	return &Ask{pod, unique.Make(alignment.Asked(pod)), alignment.MayNeed(pod), l.Now()}
 }
 
-// Pods are those on a node as the scheduler supposes. For other pods the generation is another one; zero is none.
+// Pods are those on a node as the scheduler supposes. For other pods, and for other nodes, the generation is another one; zero is none.
 type Pods struct {
 	Generation int64
 	All        iter.Seq[*corev1.Pod]
@@ -349,8 +370,7 @@ func refuse(lack *alignment.Lack) *Refusal {
 // Check returns nil if the kubelet of a node will admit a pod. If the pods that are on the node leave out some that are in the account,
 // they are to leave, and if there are others, they are to come first.
 func (l *Ledger) Check(ask *Ask, node string, here Pods) *Refusal {
-	a := l.account(node)
-	a.mutex.Lock()
+	a := l.look(node, here.Generation)
 	defer a.mutex.Unlock()
 	if err := a.unknown(ask.at); err != nil {
 		if l.AllowUnknown || !ask.mayNeed {
@@ -393,9 +413,8 @@ func (a *account) check(ask *Ask) *Refusal {
 }
 
 // Score returns what [Ledger.SetScore] was told of a node by the same, for a pod that asks for the same, if nothing has changed there.
-func (l *Ledger) Score(ask *Ask, node string, by any) (int64, bool) {
-	a := l.account(node)
-	a.mutex.Lock()
+func (l *Ledger) Score(ask *Ask, node string, generation int64, by any) (int64, bool) {
+	a := l.look(node, generation)
 	defer a.mutex.Unlock()
 	if found := a.answered(ask); found != nil && a.unknown(ask.at) == nil {
 		for i := range found.scores {

@@ -226,7 +226,7 @@ func (p *Plugin) Score(ctx context.Context, state framework.CycleState, pod *cor
 	}
 	// Upstream formats each report for its log, whether that is written or not, so scores are remembered.
 	name := node.Node().Name
-	if score, ok := p.ledger.Score(ask, name, p); ok {
+	if score, ok := p.ledger.Score(ask, name, node.GetGeneration(), p); ok {
 		return score, nil
 	}
 	report := p.ledger.Report(name)

@@ -113,6 +113,8 @@ type cluster struct {
 	ledger  *ledger.Ledger
 	forgets bool
 	nodes   []*node
+	// generation is the last of the pods of any node.
+	generation int64
 	// coming are events that are on their way to the scheduler, each no earlier than its time. Those of one source stay in order.
 	coming  []event
 	created int
@@ -152,7 +154,7 @@ func newCluster(t *testing.T, seed uint64, kinds []machine) *cluster {
 	c.ledger.Now = func() time.Time { return c.now }
 	for i, kind := range kinds {
 		n := &node{kubelet: newKubelet(t, kind), name: fmt.Sprintf("node-%d", i), starting: map[types.UID]bool{}, cpu: map[types.UID]int64{}, mem: map[types.UID]int64{}}
-		n.suppose()
+		c.suppose(n)
 		c.nodes = append(c.nodes, n)
 		c.ledger.SetReport(c.report(n))
 	}
@@ -314,7 +316,7 @@ func (c *cluster) gone(n *node, pod *corev1.Pod) {
 	c.later("pod "+pod.Name, time.Second, func() {
 		delete(n.cpu, pod.UID)
 		delete(n.mem, pod.UID)
-		n.suppose()
+		c.suppose(n)
 		c.ledger.RemovePod(pod.UID, n.name, true)
 	})
 }
@@ -383,7 +385,7 @@ func (c *cluster) schedule(pod *corev1.Pod) bool {
 		}
 		bound := pod.DeepCopy()
 		n.cpu[pod.UID], n.mem[pod.UID] = cpu, mem
-		n.suppose()
+		c.suppose(n)
 		if !c.forgets {
 			c.ledger.SetPod(bound, n.name)
 		}
@@ -394,8 +396,9 @@ func (c *cluster) schedule(pod *corev1.Pod) bool {
 }
 
 // suppose is called when the pods on a node are others than before.
-func (n *node) suppose() {
-	n.supposed.Generation++
+func (c *cluster) suppose(n *node) {
+	c.generation++
+	n.supposed.Generation = c.generation
 	n.supposed.All = func(yield func(*corev1.Pod) bool) {
 		for uid := range n.cpu {
 			if !yield(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}) {
