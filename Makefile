@@ -141,17 +141,20 @@ plugin-elsewhere: packages ## Compile the kubectl plugin for macOS and Windows
 	  (cd cmd/kubectl-partition && export GOOS=$${platform%/*} GOARCH=$${platform#*/} && $(ALIKE) go build -o /dev/null .); done
 
 # PLATFORMS are those of the images. KEY signs their checksums, and BASE replaces the Debian
-# packages below kube-proxy and hyperkube. MIRROR are archives of these to try before the host's.
+# packages below kube-proxy and hyperkube. MIRROR are archives of these to try before the host's. With FIPS=1 all programs
+# are in FIPS mode.
 PLATFORMS ?= linux/amd64 linux/arm64
+FIPS      ?=
+FORM      := $(if $(FIPS),fips-)
 IMAGE_FLAGS = $(if $(BASE),--base="$(BASE)") $(if $(SOURCE),--source="$(SOURCE)") $(MIRROR:%=--mirror="%")
 .PHONY: images
-images: packages $(CARRY) $(IMAGES) ## Write images, packages, SBOMs and checksums into _output/RELEASE/images
-	scripts/images.sh $(RELEASE) "$(PLATFORMS)" $(if $(KEY),--key="$(KEY)") $(IMAGE_FLAGS)
+images: packages $(CARRY) $(IMAGES) ## Write images, packages, SBOMs and checksums into _output/RELEASE/images; FIPS=1 in FIPS mode, into fips-images
+	scripts/images.sh $(if $(FIPS),--fips) $(RELEASE) "$(PLATFORMS)" $(if $(KEY),--key="$(KEY)") $(IMAGE_FLAGS)
 
 .PHONY: push
 push: $(IMAGES) ## Check the sums of these images, and push them to REGISTRY=registry.example.com/path
 	@[[ -n "$(REGISTRY)" ]] || { echo "make push REGISTRY=registry.example.com/path: there is no REGISTRY" >&2; exit 1; }
-	$(IMAGES) push $(OUT)/$(RELEASE)/images $(REGISTRY)
+	$(IMAGES) push $(OUT)/$(RELEASE)/$(FORM)images $(REGISTRY)
 
 .PHONY: images-cosign-test
 images-cosign-test: packages ## Have cosign's own code verify what a key attaches to images, in a registry of the test
@@ -311,6 +314,14 @@ e2e-race: build $(GOTESTSUM) ## Run those tests with a kubelet and a kube-apiser
 	@cd $(RACE_BIN) && ln -sf ../bin/{kube-controller-manager,kube-scheduler,kube-proxy,kubectl} .
 	cd test/e2e && $(GOTEST) -count=1 -timeout=60m -run='$(E2E_RUN)' . -args $(E2E_ARGS) -bin="$(CURDIR)/$(RACE_BIN)" -suite=core -older-bin= -upstream-bin= -plugin= -specs=
 
+# The binaries of this release in FIPS mode have their own directory, with links to the rest of bin.
+FIPS_BIN := $(OUT)/$(RELEASE)/fips-bin
+.PHONY: e2e-fips
+e2e-fips: build $(GOTESTSUM) ## Run those tests with a kubelet and a kube-apiserver in FIPS mode
+	$(CARRY) build --fips $(RELEASE) kubelet kube-apiserver
+	@cd $(FIPS_BIN) && ln -sf ../bin/{kube-controller-manager,kube-scheduler,kube-proxy,kubectl} .
+	cd test/e2e && $(GOTEST) -count=1 -timeout=30m -run='$(E2E_RUN)' . -args $(E2E_ARGS) -bin="$(CURDIR)/$(FIPS_BIN)" -fips -suite=core -older-bin= -upstream-bin= -plugin= -specs=
+
 .PHONY: specs
 specs: packages $(SPECS) ## Run the specs of any cluster on the one of KUBECONFIG; they skip what it lacks
 	$(SPECS) -kubeconfig="$(KUBECONFIG)" $(SPECS_ARGS)
@@ -452,7 +463,7 @@ packages: ## Install the Debian packages and the Go that are missing
 
 .PHONY: clean
 clean: down ## Remove all that was built, except the trees, which may have your work
-	rm -rf $(OUT)/bin $(OUT)/bin-* $(OUT)/operators $(OUT)/previous $(OUT)/release $(OUT)/kubeadm $(TOOLS) $(OUT)/*.test $(OUT)/*/bin $(OUT)/*/race-bin $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/images.new-* $(OUT)/*/control-plane-images $(OUT)/*/conformance $(OUT)/*/node-compare $(OUT)/*/kubeadm $(OUT)/*/upstream $(OUT)/*/upstream-bin
+	rm -rf $(OUT)/bin $(OUT)/bin-* $(OUT)/fips-bin-* $(OUT)/operators $(OUT)/previous $(OUT)/release $(OUT)/kubeadm $(TOOLS) $(OUT)/*.test $(OUT)/*/bin $(OUT)/*/race-bin $(OUT)/*/fips-* $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/images.new-* $(OUT)/*/control-plane-images $(OUT)/*/conformance $(OUT)/*/node-compare $(OUT)/*/kubeadm $(OUT)/*/upstream $(OUT)/*/upstream-bin
 	git worktree prune
 
 .PHONY: help

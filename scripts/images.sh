@@ -1,9 +1,14 @@
 #!/usr/bin/env bash
 # Build the binaries of a release, the kubectl plugin and the companions' programs for each of the
-# platforms, write images and packages of them, and start each program once. Further arguments go to
-# images build.
+# platforms, write images and packages of them, and start each program once. Before the release, --fips has all programs be
+# in FIPS mode. Further arguments go to images build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+form=
+if [[ $1 == --fips ]]; then
+  form=fips-
+  shift
+fi
 release=$1
 platforms=$2
 shift 2
@@ -55,13 +60,13 @@ unchanged_tree
 scripts/install-packages.sh images
 arguments=(--verify --release "$release" --commit "$commit" --date "$(git log -1 --format=%cI "$commit")" "$@")
 for platform in $platforms; do
-  bin=_output/$release/bin
+  bin=_output/$release/${form}bin
   if [[ $platform != "$(go env GOHOSTOS)/$(go env GOHOSTARCH)" ]]; then
     bin+=-${platform/\//-}
   fi
-  arguments+=(--bin "$platform=$bin" --bin "$platform=_output/bin-${platform/\//-}")
+  arguments+=(--bin "$platform=$bin" --bin "$platform=_output/${form}bin-${platform/\//-}")
 done
-_output/bin/images build --check "${arguments[@]}" "_output/$release/images"
+_output/bin/images build --check "${arguments[@]}" "_output/$release/${form}images"
 # Nothing in the environment or from go env -w may change a program: images name a commit. Kept is
 # what says whence go fetches, where it keeps what it has, and how much it may use.
 read -r -a settings < <(scripts/settings.sh --kept)
@@ -89,13 +94,13 @@ ldflags=$(scripts/ldflags.sh)
 _output/bin/carry plugin
 for platform in $platforms; do
   unchanged_tree
-  _output/bin/carry build --exact-go --platform "$platform" "$release"
+  _output/bin/carry build ${form:+--fips} --exact-go --platform "$platform" "$release"
   # Without cgo they are static on the platform of this host, too. Go puts a commit into them in some
   # checkouts, and not in a git worktree.
-  own=_output/bin-${platform/\//-}
+  own=_output/${form}bin-${platform/\//-}
   echo "building kubectl-partition, the companions' programs and topo-aware-scheduler for $platform" >&2
   (
-    export GOOS=${platform%/*} GOARCH=${platform#*/} CGO_ENABLED=0 GOTOOLCHAIN=$go
+    export GOOS=${platform%/*} GOARCH=${platform#*/} CGO_ENABLED=0 GOTOOLCHAIN=$go GOFIPS140=${form:+certified}
     go build -C cmd/kubectl-partition -trimpath -buildvcs=false -ldflags="$ldflags" -o "$PWD/$own/kubectl-partition" .
     go build -C operators -trimpath -buildvcs=false -ldflags="$ldflags" -o "$PWD/$own/" ./cmd/...
     go build -C scheduler -trimpath -buildvcs=false -ldflags="$ldflags" -o "$PWD/$own/" ./cmd/...
@@ -110,4 +115,4 @@ for platform in ${PLUGIN_PLATFORMS:-}; do
 done
 make --no-print-directory chart
 unchanged "$commit"
-_output/bin/images build --chart _output/chart "${arguments[@]}" "_output/$release/images"
+_output/bin/images build --chart _output/chart "${arguments[@]}" "_output/$release/${form}images"

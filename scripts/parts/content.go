@@ -188,7 +188,7 @@ func (r *run) otherGo(args []string) (string, error) {
 		if err != nil {
 			continue
 		}
-		for _, dir := range []string{"bin", "race-bin", "upstream-bin"} {
+		for _, dir := range []string{"bin", "race-bin", "fips-bin", "upstream-bin"} {
 			sums := "_output/" + release + "/" + dir + "/SHA256SUMS"
 			text, err := os.ReadFile(sums)
 			if err != nil {

@@ -71,6 +71,7 @@ func (r *run) nodes() []part {
 		part{name: "end-to-end tests on a real node", args: []string{"e2e"}, unless: noNode},
 		// One run of the core shows two things: that it passes there, and that it passes with the race detector.
 		part{name: "end-to-end core on " + r.oldest + ", race detector", args: []string{"e2e-race", "RELEASE=" + r.oldest}, unless: noNode},
+		part{name: "end-to-end core in FIPS mode", args: []string{"e2e-fips"}, unless: noNode},
 		part{name: "kubectl partition on a large cluster", args: []string{"e2e-plugin"}, unless: noNode},
 		part{name: "upstream's local cluster", args: []string{"local-up"}, unless: noNode},
 		// All of conformance takes more than an hour. These are the specs that a kubelet decides about: of those of
@@ -108,6 +109,7 @@ func (r *run) leaves() []left {
 		}
 	}
 	return append(older,
+		left{"end-to-end core in FIPS mode", "e2e-fips", "its binaries take long to build"},
 		left{"the long end-to-end tests", "e2e", "they, and the unpatched binaries that they need, take a quarter of an hour"},
 		left{"workload classes with the real controllers of Machines", "operators-test", "OpenShift's and Cluster API's take long to compile"},
 		left{"signatures of images by cosign", "images-cosign-test", "cosign's own code takes long to compile"},

@@ -34,6 +34,8 @@ var (
 	plugin, specs string
 	// meter is the meter of package noise in a VM, where it cannot be compiled.
 	meter string
+	// fips says that the binaries are to be in FIPS mode.
+	fips bool
 	// runSuite selects tests; see suite.
 	runSuite string
 	// docs is the directory of the documentation for users.
@@ -68,6 +70,7 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&meter, "meter", "", "the compiled meter of package noise, for a host without a compiler; empty means that TestStorm has no application")
 	systemd := flag.Bool("systemd", false, "this host is a VM of ours, where systemd runs the node")
 	flag.StringVar(&config.Images, "images", "", "directory of image archives; empty means that they are made")
+	flag.BoolVar(&fips, "fips", false, "the Kubernetes binaries were built to be in FIPS mode")
 	flag.StringVar(&runSuite, "suite", "", "the suite to run: core, vm or vm-core; empty means all tests")
 	flag.StringVar(&docs, "docs", "../../docs/user", "directory of the documentation for users, whose commands tests run")
 	flag.BoolVar(&listNeeds, "needs", false, "print the targets of the Makefile that build what the selected tests need, and run none")

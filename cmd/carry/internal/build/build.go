@@ -36,7 +36,7 @@ func BinaryList() string { return strings.Join(project.Binaries, ", ") }
 // OtherBinaryList is that of the binaries that are built only on request.
 func OtherBinaryList() string { return strings.Join(project.OtherBinaries, ", ") }
 
-// Binaries builds what is wanted, all by default, of a source: Patched, RaceDetecting or Upstream. It runs
+// Binaries builds what is wanted, all by default, of a source: Patched, RaceDetecting, FIPS or Upstream. It runs
 // upstream's make rules. KUBE_GIT_VERSION_FILE is their own way to give the version. The platform
 // is one such as linux/arm64; binaries of another than this host's have their own directory. With
 // exactGo it is an error if the Go that upstream released with cannot be downloaded.

@@ -30,7 +30,10 @@ var static = "KUBE_STATIC_OVERRIDES=" + project.StaticBinary
 
 // Patched is the tree. Its version is the release and the commit that the series
 // gives, which is the same everywhere.
-func Patched(ctx context.Context, t *tree.Tree) (Source, error) {
+func Patched(ctx context.Context, t *tree.Tree) (Source, error) { return patched(ctx, t, "") }
+
+// patched is the tree, with what its version has after the commit.
+func patched(ctx context.Context, t *tree.Tree, kind string) (Source, error) {
 	commit, err := t.Git().Run(ctx, "rev-parse", "HEAD")
 	if err != nil {
 		return Source{}, err
@@ -39,7 +42,7 @@ func Patched(ctx context.Context, t *tree.Tree) (Source, error) {
 	if err != nil {
 		return Source{}, err
 	}
-	s := Source{Dir: t.Dir, commit: commit, state: "clean", version: t.Release + project.VersionSuffix + commit[:7], bin: "bin", env: []string{static}}
+	s := Source{Dir: t.Dir, commit: commit, state: "clean", version: t.Release + project.VersionSuffix + commit[:7] + kind, bin: "bin", env: []string{static}}
 	if dirty != "" {
 		s.version, s.state = s.version+"-dirty", "dirty"
 	}
@@ -51,6 +54,15 @@ func Patched(ctx context.Context, t *tree.Tree) (Source, error) {
 func RaceDetecting(ctx context.Context, t *tree.Tree) (Source, error) {
 	s, err := Patched(ctx, t)
 	s.bin, s.env = "race-bin", []string{"KUBE_RACE=-race", "KUBE_CGO_OVERRIDES=" + strings.Join(project.Binaries, " ")}
+	return s, err
+}
+
+// FIPS is the tree, built with the newest version of Go's cryptographic module that is certified by FIPS 140-3, of those
+// that its Go knows. GOFIPS140 also has programs be in FIPS mode unless GODEBUG says otherwise
+// (cmd/go/internal/fips140 in Go). Their version says so, since images are named after it.
+func FIPS(ctx context.Context, t *tree.Tree) (Source, error) {
+	s, err := patched(ctx, t, "-fips")
+	s.bin, s.env = "fips-bin", append(s.env, "GOFIPS140=certified")
 	return s, err
 }
 

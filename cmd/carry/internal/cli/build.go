@@ -10,7 +10,7 @@ import (
 )
 
 func buildCommand() *cobra.Command {
-	var unpatched, races, exactGo bool
+	var unpatched, races, fips, exactGo bool
 	var platform string
 	cmd := &cobra.Command{
 		Use:   "build [RELEASE] [BINARY...]",
@@ -37,6 +37,8 @@ instead, as the build of a release must.`,
 				source = build.Upstream
 			case races:
 				source = build.RaceDetecting
+			case fips:
+				source = build.FIPS
 			}
 			return t.Locked(cmd.Context(), func() error {
 				if err := t.Update(cmd.Context()); err != nil {
@@ -50,6 +52,7 @@ instead, as the build of a release must.`,
 	cmd.Flags().BoolVar(&exactGo, "exact-go", false, "fail if the Go version that upstream released with cannot be downloaded")
 	cmd.Flags().BoolVar(&unpatched, "upstream", false, "build upstream's own source, without the series, into _output/RELEASE/upstream-bin")
 	cmd.Flags().BoolVar(&races, "race", false, "build programs that report data races, into _output/RELEASE/race-bin")
-	cmd.MarkFlagsMutuallyExclusive("upstream", "race")
+	cmd.Flags().BoolVar(&fips, "fips", false, "build programs in FIPS mode, with the certified version of Go's cryptographic module, into _output/RELEASE/fips-bin; their version ends with -fips")
+	cmd.MarkFlagsMutuallyExclusive("upstream", "race", "fips")
 	return cmd
 }
