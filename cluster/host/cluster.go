@@ -298,6 +298,9 @@ func (c *Cluster) KubeletDir() string { return c.data("kubelet") }
 func (c *Cluster) RuntimeSocket() string { return c.socket() }
 func (c *Cluster) ProxySocket() string   { return filepath.Join(c.Config.Paths.Run, "proxy.sock") }
 
+// NRISocket is where containerd listens to NRI plugins, if Config.NRI says so.
+func (c *Cluster) NRISocket() string { return filepath.Join(c.Config.Paths.Run, "nri.sock") }
+
 // RestartContainerd kills containerd, as a crash would, and starts it again;
 // containers keep running.
 func (c *Cluster) RestartContainerd(ctx context.Context) error {

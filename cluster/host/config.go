@@ -76,6 +76,8 @@ type Config struct {
 	Slow bool
 	// Temporary means that the cluster must end with this process ([Own]).
 	Temporary bool
+	// NRI has containerd listen to NRI plugins at [Cluster.NRISocket].
+	NRI bool
 	// Images is a directory of archives of [image.Save]. If it is empty, Up makes them.
 	Images string
 	// KubeletConfiguration is added to the kubelet's; it may be empty.

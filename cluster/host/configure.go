@@ -145,7 +145,10 @@ state = %[2]q
 [grpc]
   address = %[3]q
 [plugins.'io.containerd.nri.v1.nri']
-  disable = true
+  disable = %[10]t
+  socket_path = %[11]q
+  plugin_path = %[12]q
+  plugin_config_path = %[12]q
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = %[4]q
 [plugins.'io.containerd.cri.v1.runtime']
@@ -159,7 +162,8 @@ state = %[2]q
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
       BinaryName = %[8]q
       SystemdCgroup = %[9]t
-`, c.data("containerd"), filepath.Join(c.Config.Paths.Run, "containerd"), c.socket(), image.Pause, Unprivileged(), c.Config.Tools, c.data("cni"), c.tool("runc"), c.CgroupDriver() == SystemdDriver)
+`, c.data("containerd"), filepath.Join(c.Config.Paths.Run, "containerd"), c.socket(), image.Pause, Unprivileged(), c.Config.Tools, c.data("cni"), c.tool("runc"), c.CgroupDriver() == SystemdDriver,
+		!c.Config.NRI, c.NRISocket(), c.data("nri"))
 	if len(c.Config.Mirrors) > 0 {
 		containerd += fmt.Sprintf("[plugins.'io.containerd.cri.v1.images'.registry]\n  config_path = %q\n", c.data("registries"))
 	}

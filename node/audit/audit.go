@@ -47,7 +47,9 @@ type Container struct {
 	Type string `json:"type"`
 	// Expected is the CPU list on which it must run.
 	Expected string `json:"expected,omitempty"`
-	Usage    `json:",inline"`
+	// GivenByDRA is the CPU list that a DRA driver gave the container, by the container's environment. It is empty for most.
+	GivenByDRA string `json:"givenByDRA,omitempty"`
+	Usage      `json:",inline"`
 }
 
 var kinds = map[kind]string{wholePod: "pod", sandbox: "sandbox", ofContainer: "container", helper: "other"}
@@ -167,7 +169,7 @@ func (n *node) result(findings []Finding) *Result {
 		r.Pools = append(r.Pools, Pool{workloadType, n.pools[workloadType].String()})
 	}
 	for _, g := range n.groups {
-		c := Container{Namespace: g.pod.namespace, Pod: g.pod.name, Name: g.container.name, Kind: kinds[g.kind], Type: g.pod.typeOrDash(), Usage: g.usage}
+		c := Container{Namespace: g.pod.namespace, Pod: g.pod.name, Name: g.container.name, Kind: kinds[g.kind], Type: g.pod.typeOrDash(), GivenByDRA: g.container.given.String(), Usage: g.usage}
 		if _, confined := n.confined(g.pod); confined || g.kind == ofContainer {
 			may, _ := n.may(g.pod, g.container.name)
 			c.Expected = may.String()

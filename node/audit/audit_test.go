@@ -157,6 +157,49 @@ func TestCPUsForTheHostAloneAreNamed(t *testing.T) {
 	}
 }
 
+// A CPU manager of another kind has an NRI plugin, to which the runtime listens as to the kubelet.
+func TestAFindingSaysWhoGaveTheCPUs(t *testing.T) {
+	const plugin, driver, other = "or by an NRI plugin such as that of a DRA driver", "a DRA driver gave it CPU 0", "someone has written the cgroup itself"
+	operator, ordinary := testPod{name: "operator", class: "burstable"}, testPod{name: "ordinary", class: "burstable"}
+	for name, test := range map[string]struct {
+		pod              testPod
+		cpus, asked, env string
+		says, given      string
+	}{
+		"a driver moves a partitioned container":                 {operator, "1-2", "1-2", "", plugin, ""},
+		"another tool does, past the runtime":                    {operator, "1-2", "0", "", other, ""},
+		"the runtime does not say":                               {operator, "1-2", "", "", "", ""},
+		"a driver gives a CPU of the pool":                       {ordinary, "0", "0", "DRA_CPUSET_1b4e28ba=0", driver, "0"},
+		"it gives others, and another tool widens them":          {ordinary, "0-2", "1-2", "DRA_CPUSET_1b4e28ba=1-2", other, "1-2"},
+		"the variable is none of the driver's":                   {ordinary, "0", "0", "DRA_CPUSETS=0", plugin, ""},
+		"the variable has no CPUs, and the container wrote that": {ordinary, "0", "0", "DRA_CPUSET_1b4e28ba=0-", plugin, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := sample(t, true, false)
+			n.runtime.env, n.runtime.asked = test.env, test.asked
+			n.write(n.file(n.containerCgroup(test.pod, "c"), "cpuset", "cpuset.effective_cpus"), test.cpus)
+			result, err := Audit(t.Context(), n.options())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(result.Findings) != 1 {
+				t.Fatalf("the findings are %+v", result.Findings)
+			}
+			message := result.Findings[0].Message
+			for _, who := range []string{plugin, driver, other} {
+				if strings.Contains(message, who) != (who == test.says) {
+					t.Errorf("the message is %q, want one with %q", message, test.says)
+				}
+			}
+			for _, c := range result.Containers {
+				if c.Pod == test.pod.name && c.Kind == "container" && c.GivenByDRA != test.given {
+					t.Errorf("a driver gave CPU %q, want %q", c.GivenByDRA, test.given)
+				}
+			}
+		})
+	}
+}
+
 // Each violation is found and named, and nothing else is.
 func TestEachViolationIsFound(t *testing.T) {
 	operator, ordinary, exclusive := testPod{name: "operator", class: "burstable"}, testPod{name: "ordinary", class: "burstable"}, testPod{name: "exclusive"}

@@ -240,7 +240,7 @@ func (n *node) judgePlacement(g *group) (findings []Finding) {
 	}
 	finding := Finding{Code: code, Object: g.object(), Type: g.pod.typeOrDash(), Cgroup: g.usage.Cgroup}
 	if !g.usage.effective.IsSubsetOf(cpus) {
-		finding.Message = fmt.Sprintf("it may use CPU %s, and must stay on %s, %s", g.usage.effective, why, cpus)
+		finding.Message = fmt.Sprintf("it may use CPU %s, and must stay on %s, %s%s", g.usage.effective, why, cpus, g.whoGave(cpus))
 		finding.offSet = true
 		return append(findings, finding)
 	}
@@ -255,6 +255,21 @@ func (n *node) judgePlacement(g *group) (findings []Finding) {
 		}
 	}
 	return findings
+}
+
+// whoGave ends the message about a container that may use CPUs outside of these, if it is known who gave them. To an NRI
+// plugin the runtime listens as to the kubelet: it has what it was asked for on record.
+func (g *group) whoGave(cpus cpuset.CPUSet) string {
+	switch c := g.container; {
+	case !c.given.IsEmpty() && !c.given.IsSubsetOf(cpus):
+		return fmt.Sprintf("; by its environment, a DRA driver gave it CPU %s: the driver's reserved CPUs must be those of the pools", c.given)
+	case c.recorded.IsEmpty():
+		return ""
+	case c.recorded.IsSubsetOf(cpus):
+		return fmt.Sprintf("; the runtime was asked for CPU %s, so someone has written the cgroup itself", c.recorded)
+	default:
+		return fmt.Sprintf("; the runtime was asked for CPU %s, by the kubelet or by an NRI plugin such as that of a DRA driver", c.recorded)
+	}
 }
 
 // holdsAll reports whether a pod's cgroup or sandbox has tasks, and the cgroups of the pod's

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/kubelet/pkg/types"
+	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/node/cri"
 	"workload.openshift.io/partition"
 )
@@ -82,11 +83,19 @@ type pod struct {
 	containers   []container
 }
 
+// seen is what the runtime says of a container besides its name. It may say nothing.
+type seen struct {
+	// pid is that of its first process.
+	pid int
+	// given are the CPUs that a DRA driver for CPUs gave it, by its environment, and recorded those that the runtime was
+	// last asked to give it.
+	given, recorded cpuset.CPUSet
+}
+
 // container is a running container as the runtime knows it.
 type container struct {
 	id, name string
-	// pid is that of its first process; zero if the runtime does not say.
-	pid int
+	seen
 	// asked is what its annotation says; nil for one that has none, such as an ephemeral container.
 	asked *partition.ContainerResources
 }
@@ -168,7 +177,7 @@ func listPods(ctx context.Context, runtime Runtime) ([]*pod, error) {
 		if asked, ok := p.annotated()[found.name]; ok {
 			found.asked = &asked
 		}
-		if found.pid, err = firstProcess(ctx, runtime, found.id); err != nil {
+		if found.seen, err = inspect(ctx, runtime, found.id); err != nil {
 			return nil, fmt.Errorf("container %s of pod %s: %w", found.name, p, err)
 		}
 		p.containers = append(p.containers, found)
@@ -177,22 +186,47 @@ func listPods(ctx context.Context, runtime Runtime) ([]*pod, error) {
 	return pods, nil
 }
 
-// firstProcess asks for the first process of a container. containerd and CRI-O both have it in
+// givenCPUs begins the variable by which dra-driver-cpu tells its NRI plugin the CPUs of a claim, whose UID follows
+// (kubernetes-sigs/dra-driver-cpu, pkg/driver/cdi.go). Who writes a container may set it, too.
+const givenCPUs = "DRA_CPUSET_"
+
+// inspect asks for a container. containerd and CRI-O both have its first process and its runtime's specification in
 // the verbose part of the status (containerd internal/cri/types, ContainerInfo; CRI-O
-// server/container_status.go). It is zero if the container has ended, or the runtime does not say.
-func firstProcess(ctx context.Context, runtime Runtime, id string) (int, error) {
+// server/container_status.go). It knows nothing if the container has ended.
+func inspect(ctx context.Context, runtime Runtime, id string) (found seen, err error) {
 	status, err := runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
 	if grpcstatus.Code(err) == grpccodes.NotFound {
-		return 0, nil
+		return found, nil
 	}
 	if err != nil {
-		return 0, err
+		return found, err
 	}
 	var info struct {
-		PID int `json:"pid"`
+		PID         int `json:"pid"`
+		RuntimeSpec struct {
+			Process struct {
+				Env []string `json:"env"`
+			} `json:"process"`
+			Linux struct {
+				Resources struct {
+					CPU struct {
+						CPUs string `json:"cpus"`
+					} `json:"cpu"`
+				} `json:"resources"`
+			} `json:"linux"`
+		} `json:"runtimeSpec"`
 	}
 	if err := json.Unmarshal([]byte(status.GetInfo()["info"]), &info); err != nil {
-		return 0, nil
+		return found, nil
 	}
-	return info.PID, nil
+	found.pid = info.PID
+	found.recorded, _ = cpuset.Parse(info.RuntimeSpec.Linux.Resources.CPU.CPUs)
+	for _, variable := range info.RuntimeSpec.Process.Env {
+		if name, list, ok := strings.Cut(variable, "="); ok && strings.HasPrefix(name, givenCPUs) {
+			if cpus, err := cpuset.Parse(list); err == nil {
+				found.given = found.given.Union(cpus)
+			}
+		}
+	}
+	return found, nil
 }

@@ -292,6 +292,9 @@ type fakeRuntime struct {
 	sandboxes  []*runtimeapi.PodSandbox
 	containers []*runtimeapi.Container
 	pids       map[string]int
+	// env are further variables of all containers, and asked the CPUs that the runtime was asked to give them; empty
+	// means that it does not say.
+	env, asked string
 	// before is called before each listing of sandboxes; it may be nil.
 	before func()
 	err    error
@@ -313,7 +316,8 @@ func (f *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainers
 }
 
 func (f *fakeRuntime) ContainerStatus(_ context.Context, in *runtimeapi.ContainerStatusRequest, _ ...grpc.CallOption) (*runtimeapi.ContainerStatusResponse, error) {
-	return &runtimeapi.ContainerStatusResponse{Info: map[string]string{"info": fmt.Sprintf(`{"pid": %d, "runtimeSpec": {"process": {"env": ["PASSWORD=secret"]}}}`, f.pids[in.ContainerId])}}, nil
+	return &runtimeapi.ContainerStatusResponse{Info: map[string]string{"info": fmt.Sprintf(`{"pid": %d, "runtimeSpec": {"process": {"env": ["PASSWORD=secret", %q]}, "linux": {"resources": {"cpu": {"cpus": %q}}}}}`,
+		f.pids[in.ContainerId], f.env, f.asked)}}, nil
 }
 
 const pool0 = `{"management": {"cpuset": "0"}}`

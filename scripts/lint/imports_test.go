@@ -592,6 +592,11 @@ var borders = []border{
 		why:   "it builds pods and awaits them, whatever runs them",
 	},
 	{
+		place: "test/e2e/internal/cpudriver",
+		never: []string{core, ours, "k8s.io/api"},
+		why:   "it sets cpusets as a DRA driver does, whatever is tested with it",
+	},
+	{
 		place: "test/e2e/internal/noise",
 		never: []string{core, ours + "/cluster", ours + "/test", "k8s.io"},
 		why:   "it counts, independent of the load's source",

@@ -336,7 +336,11 @@ func printContainers(w io.Writer, containers []audit.Container) error {
 		if c.Quota > 0 {
 			quota = fmt.Sprintf("%gm", c.Quota)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\tCPU %s\t%s\t%d\t%s\n", output.Printable(c.Namespace), output.Printable(c.Pod), output.Printable(name), output.Printable(c.Type), c.CPUs, used(c.Used), c.Weight, quota)
+		may := "CPU " + c.CPUs
+		if c.GivenByDRA != "" {
+			may += ", by DRA " + c.GivenByDRA
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", output.Printable(c.Namespace), output.Printable(c.Pod), output.Printable(name), output.Printable(c.Type), may, used(c.Used), c.Weight, quota)
 	}
 	return table.Flush()
 }
