@@ -698,7 +698,9 @@ func TestOnlyWhatIsAskedOfAWebhookReachesIt(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "webhooks", Annotations: map[string]string{status: "no"}}}
 	controller := i.As(t, i.Token(t, "partition-cpupolicy", "partition-controller", nil))
 	mayUpdateNodes(t, i, "partition-cpupolicy", "partition-controller")
-	if err := controller.Create(t.Context(), node); err != nil {
+	// Its rights may be new to kube-apiserver.
+	testenv.Eventually(t, 10*time.Second, func() error { return controller.Create(t.Context(), node.DeepCopy()) })
+	if err := controller.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
 		t.Fatal(err)
 	}
 	newVM := func(dedicated string) *unstructured.Unstructured {
