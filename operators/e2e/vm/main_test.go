@@ -21,9 +21,12 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/tidy"
 	"workload.openshift.io/kubernetes/cluster/vm"
+	"workload.openshift.io/operators/e2e/internal/rig"
 )
 
 var (
@@ -42,6 +45,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	rig.PlayCluster()
 	if len(os.Args) == 3 && os.Args[1] == asKiller {
 		os.Exit(killAt(os.Args[2]))
 	}
@@ -58,6 +62,7 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&companion, "companion", "", "the companion whose rows are run; empty means all")
 	flag.StringVar(&passed, "passed", "", "directory in which it is noted which rows have passed; such a row is not run again with the same programs. Empty means that all are run")
 	flag.Parse()
+	log.SetLogger(klog.Background()) // the client of the provider complains without one
 	if files.Bin == "" {
 		fmt.Println("SKIPPED: the tests in VMs need their flags; make e2e-vm OPERATOR=cpupolicy builds what they name and sets them")
 		return
@@ -84,7 +89,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	down := func() error { return errors.Join(vm.Down(), files.Close()) }
+	down := func() error { return errors.Join(management().Down(context.Background()), vm.Down(), files.Close()) }
 	return tidy.Run(vm.Dir, down, func() int {
 		err := os.Mkdir(vm.Dir, 0o700)
 		if err == nil {

@@ -55,7 +55,8 @@ type node struct {
 }
 
 // runRows runs the rows of a companion that have not passed yet, one after another. One that fails leaves nodes of
-// which the next one knows nothing, so it is the last; another run boots new ones.
+// which the next one knows nothing, so it is the last; another run boots new ones. Those of tuning begin with what they need,
+// whatever the node has.
 func runRows(t *testing.T, of string, rows []row) {
 	if companion != "" && companion != of {
 		t.Skipf("the rows of %s were asked for", companion)
@@ -74,6 +75,9 @@ func runRows(t *testing.T, of string, rows []row) {
 			asked = true
 			row.run(t, s)
 		}) {
+			if of == "tuning" {
+				continue
+			}
 			t.FailNow()
 		}
 		if passed == "" || !asked {

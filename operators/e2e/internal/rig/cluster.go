@@ -206,6 +206,10 @@ func (c *Cluster) Tell(t *testing.T) {
 
 // told is what else Tell asks kubectl, by companion.
 var told = map[string][][]string{
+	"tuning": {
+		{"get", "tuneds,profiles,daemonsets", "--all-namespaces", "--output=yaml"},
+		{"logs", "--namespace=openshift-cluster-node-tuning-operator", "--selector=openshift-app=tuned", "--prefix", "--tail=100"},
+	},
 	"cpupolicy": {{"logs", "--namespace=" + Namespace + "-agent", "--selector=cpupolicy.workload.openshift.io/job", "--prefix", "--tail=50"}},
 	"numaresources": {
 		{"get", "numaresourcesoperators,numaresourcesschedulers,noderesourcetopologies,daemonsets,deployments", "--all-namespaces", "--output=yaml"},

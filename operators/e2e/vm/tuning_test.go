@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/operators/e2e/internal/rig"
+)
+
+const (
+	msgmnb = "/proc/sys/kernel/msgmnb"
+	// statInterval is 1 by default, and 10 with a PerformanceProfile.
+	statInterval = "/proc/sys/vm/stat_interval"
+)
+
+// aTuned has a section of a profile for all nodes. A PerformanceProfile wins over it.
+func aTuned(name, sections string) string {
+	return "apiVersion: tuned.openshift.io/v1\nkind: Tuned\nmetadata: {name: " + name + "}\nspec:\n  profile:\n  - name: " + name + "\n    data: |\n      " +
+		strings.ReplaceAll(sections, "\n", "\n      ") + "\n  recommend: [{profile: " + name + ", priority: 30}]\n"
+}
+
+// The configurations of the pool.
+var (
+	nothing    = configuration{name: "nothing", profile: "openshift-node"}
+	withSysctl = configuration{name: "a-sysctl", profile: "a-sysctl", tuned: aTuned("a-sysctl", "[sysctl]\nkernel.msgmnb=65536")}
+	// The second argument is computed, by a function that TuneD has built in.
+	withArguments = configuration{name: "arguments", profile: "arguments", tuned: aTuned("arguments", "[sysctl]\nkernel.msgmnb=70000\n[bootloader]\ncmdline=skew_tick=1 nohz_full=${f:cpulist_online:1,3}")}
+	partitioned   = configuration{name: "a-performance-profile", profile: "openshift-node-performance-edge", tuned: withArguments.tuned, performance: `apiVersion: performance.openshift.io/v2
+kind: PerformanceProfile
+metadata: {name: edge}
+spec:
+  cpu: {reserved: 0-1, isolated: 2-3}
+`}
+)
+
+// The whole way from a NodePool to the kernel of a real machine, whose boots are counted by their IDs.
+func TestAPoolsChangeCostsAMachineAtMostOneBoot(t *testing.T) {
+	var l *lab
+	tried := false
+	with := func(run func(*testing.T, *lab)) func(*testing.T, *site) {
+		return func(t *testing.T, s *site) {
+			if tried && l == nil {
+				t.Fatal("there is no pool, for the reason that the first row gives")
+			}
+			if !tried {
+				tried = true
+				l = newLab(s)
+			}
+			run(t, l)
+		}
+	}
+	runRows(t, "tuning", []row{
+		{"a sysctl changes and nothing boots", with(sysctl)},
+		{"kernel arguments come with one boot", with(kernelArguments)},
+		{"a PerformanceProfile makes a partitioned node with one boot", with(performanceProfile)},
+		{"what is removed goes with one boot", with(removed)},
+		{"TuneD is killed and its profile is removed", with(tunedKilled)},
+		{"without a configuration TuneD's profile openshift-node is in force", with(defaults)},
+	})
+}
+
+func sysctl(t *testing.T, l *lab) {
+	l.have(t, nothing)
+	l.change(t, withSysctl, 0)
+	l.await(t, msgmnb, "65536")
+}
+
+// arguments are those of the running kernel.
+func (l *lab) arguments(t *testing.T) []string {
+	t.Helper()
+	return strings.Fields(l.read(t, "/proc/cmdline"))
+}
+
+func kernelArguments(t *testing.T, l *lab) {
+	l.have(t, withSysctl)
+	if got := l.arguments(t); slices.Contains(got, "skew_tick=1") {
+		t.Fatalf("the kernel has the arguments %q before", got)
+	}
+	l.change(t, withArguments, 1)
+	got := l.arguments(t)
+	for _, want := range []string{"skew_tick=1", "nohz_full=1,3"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("the kernel has the arguments %q, want %s", got, want)
+		}
+	}
+	if list := l.read(t, "/sys/devices/system/cpu/nohz_full"); list != "1,3" {
+		t.Errorf("the kernel's list nohz_full is %q, want 1,3", list)
+	}
+	l.await(t, msgmnb, "70000")
+}
+
+// fromProfile are the kernel arguments of the PerformanceProfile.
+var fromProfile = []string{"irqaffinity=0-1", "isolcpus=managed_irq,2-3", "rcu_nocbs=2-3", "nohz_full=2-3", "nosoftlockup", "tsc=reliable"}
+
+const (
+	pinningFile = "/etc/kubernetes/openshift-workload-pinning"
+	crioDropIn  = "/etc/crio/crio.conf.d/01-workload-partitioning"
+	kubeletFile = dropIns + "/01-workload-partitioning.conf"
+)
+
+// configz returns fields of the configuration with which the kubelet runs.
+func (l *lab) configz(t *testing.T) (c struct {
+	ReservedSystemCPUs, CPUManagerPolicy string
+	CPUManagerPolicyOptions              map[string]string
+}) {
+	t.Helper()
+	var answer struct{ KubeletConfig json.RawMessage }
+	err := json.Unmarshal([]byte(l.Call(t, "get", "--raw=/api/v1/nodes/"+l.Name+"/proxy/configz")), &answer)
+	if err == nil {
+		err = json.Unmarshal(answer.KubeletConfig, &c)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Pinning file, CRI-O's drop-in, the kubelet, the kernel and TuneD have the same CPUs, as far as the machine itself says.
+func performanceProfile(t *testing.T, l *lab) {
+	l.have(t, withArguments)
+	l.change(t, partitioned, 1)
+	got := l.arguments(t)
+	for _, want := range fromProfile {
+		if !slices.Contains(got, want) {
+			t.Errorf("the kernel has the arguments %q, want %s", got, want)
+		}
+	}
+	if slices.Contains(got, "skew_tick=1") {
+		t.Errorf("the kernel has the arguments %q, of a profile that is not the pool's any more", got)
+	}
+	for path, want := range map[string]string{
+		"/sys/devices/system/cpu/nohz_full": "2-3",
+		// isolcpus without domain keeps interrupts away, and leaves CPUs to the scheduler: containers share them.
+		"/sys/devices/system/cpu/isolated": "",
+		"/proc/irq/default_smp_affinity":   "3",
+	} {
+		if content := l.read(t, path); content != want {
+			t.Errorf("%s is %q, want %q", path, content, want)
+		}
+	}
+	for path, want := range map[string]string{pinningFile: `"cpuset": "0-1"`, crioDropIn: `infra_ctr_cpuset = "0-1"`, kubeletFile: "reservedSystemCPUs: 0-1\n"} {
+		if content := l.read(t, path) + "\n"; !strings.Contains(content, want) {
+			t.Errorf("%s is\n%s\nwithout %s", path, content, want)
+		}
+	}
+	if c := l.configz(t); c.ReservedSystemCPUs != "0-1" || c.CPUManagerPolicy != "static" || c.CPUManagerPolicyOptions["strict-cpu-reservation"] != "true" {
+		t.Errorf("the kubelet runs with %+v", c)
+	}
+	var checkpoint struct{ PolicyName, DefaultCPUSet string }
+	if err := json.Unmarshal([]byte(l.read(t, l.KubeletDir+"/cpu_manager_state")), &checkpoint); err != nil || checkpoint.PolicyName != "static" || checkpoint.DefaultCPUSet != "2-3" {
+		t.Errorf("the CPU manager's checkpoint has %+v (%v)", checkpoint, err)
+	}
+	l.WaitFor(t, l.Limit, "pods may be partitioned", func() error { return l.Active(t) })
+	object := l.Object(t)
+	cores, cpus := object.Status.Capacity["management.workload.openshift.io/cores"], object.Status.Allocatable[corev1.ResourceCPU]
+	if cores.Value() != 4000 || cpus.Value() != 2 {
+		t.Errorf("the node has %s cores for the pool's pods, and %s CPUs to allocate", cores.String(), cpus.String())
+	}
+	l.await(t, statInterval, "10")
+
+	// What it is for: a partitioned pod runs on the pool, and one with a CPU of its own outside of it.
+	inPool := l.StartPod(t, rig.Pod("partitioned", rig.Partitioned, "cpu=100m memory=16Mi", ""))
+	own := l.CPUsOf(t, l.StartPod(t, rig.Pod("exclusive", nil, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")))
+	if err := l.Has(t, inPool, cpuset.New(0, 1)); err != nil {
+		t.Error(err)
+	}
+	if own.Size() != 1 || !own.IsSubsetOf(cpuset.New(2, 3)) {
+		t.Errorf("the exclusive pod has CPUs %s, want one of 2-3", own)
+	}
+	for _, name := range []string{"partitioned", "exclusive"} {
+		l.RemovePod(t, name)
+	}
+}
+
+func removed(t *testing.T, l *lab) {
+	l.have(t, partitioned)
+	l.change(t, withSysctl, 1)
+	for _, argument := range l.arguments(t) {
+		if slices.Contains(fromProfile, argument) {
+			t.Errorf("the kernel still has the argument %s", argument)
+		}
+	}
+	if left := l.Run(t, fmt.Sprintf("ls %s %s %s 2>/dev/null || true", pinningFile, crioDropIn, kubeletFile)); left != "" {
+		t.Errorf("there still are %s", left)
+	}
+	if c := l.configz(t); c.ReservedSystemCPUs != "" || c.CPUManagerPolicy != "none" {
+		t.Errorf("the kubelet runs with %+v", c)
+	}
+	if list := l.read(t, "/sys/devices/system/cpu/nohz_full"); list != "" && list != "(null)" {
+		t.Errorf("the kernel's list nohz_full is %q", list)
+	}
+	l.await(t, msgmnb, "65536")
+	l.await(t, statInterval, "1")
+}
+
+// The next TuneD knows the original values, since they are kept outside of the one that is killed.
+func tunedKilled(t *testing.T, l *lab) {
+	l.have(t, nothing)
+	original := l.read(t, msgmnb)
+	l.have(t, withSysctl)
+	l.await(t, msgmnb, "65536")
+	l.Run(t, `supervisor=$(busybox pgrep -f '^[^ ]*partition-node tuned')
+kill -KILL $(busybox pgrep -P $supervisor)`)
+	l.have(t, nothing)
+	l.await(t, msgmnb, original)
+}
+
+func defaults(t *testing.T, l *lab) {
+	l.have(t, nothing)
+	// Those of openshift-node, of openshift, which it includes, and a setting that is no sysctl.
+	for path, want := range map[string]string{
+		"/proc/sys/net/ipv4/tcp_fastopen":              "3",
+		"/proc/sys/fs/inotify/max_user_instances":      "8192",
+		"/proc/sys/net/ipv4/neigh/default/gc_thresh3":  "65536",
+		"/proc/sys/vm/max_map_count":                   "262144",
+		"/proc/sys/net/ipv4/conf/all/arp_announce":     "2",
+		"/proc/sys/net/netfilter/nf_conntrack_max":     "1048576",
+		"/sys/module/nf_conntrack/parameters/hashsize": "1048576",
+		"/proc/sys/net/ipv6/neigh/default/gc_thresh1":  "8192",
+	} {
+		if got, err := l.vm.Run(t.Context(), "cat '"+path+"'"); err != nil || got != want {
+			t.Errorf("%s is %q (%v), want %s", path, got, err, want)
+		}
+	}
+}
