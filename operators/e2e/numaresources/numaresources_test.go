@@ -18,11 +18,8 @@ import (
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"github.com/k8stopologyawareschedwg/podfingerprint"
 	"github.com/prometheus/procfs"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/utils/cpuset"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
@@ -71,7 +68,7 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			tell(t, node)
+			node.Tell(t)
 		}
 	})
 	for _, archive := range node.Archives(t) {
@@ -114,10 +111,10 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 		node.WaitFor(t, node.Limit, "the report is right", func() error { return right(t, node) })
 		t.Logf("from the NUMAResourcesOperator to the first report: %s", time.Since(began).Round(100*time.Millisecond))
 		now := topologyOf(t, node)
-		t.Logf("the report: %s", shown(now))
-		configz := configz(t, node)
-		if configz["topologyManagerPolicy"] != policyAtFirst || attribute(now, "topologyManagerPolicy") != policyAtFirst || attribute(now, "topologyManagerScope") != "pod" {
-			t.Errorf("the report says %v, and configz %v", now.Attributes, configz)
+		t.Logf("the report: %s", rig.Shown(now))
+		configz, err := node.Configz(t)
+		if err != nil || configz["topologyManagerPolicy"] != policyAtFirst || rig.Attribute(now, "topologyManagerPolicy") != policyAtFirst || rig.Attribute(now, "topologyManagerScope") != "pod" {
+			t.Errorf("the report says %v, and configz %v (%v)", now.Attributes, configz, err)
 		}
 		object := node.Object(t)
 		if owners := now.OwnerReferences; len(owners) != 1 || owners[0].Kind != "Node" || owners[0].UID != object.UID {
@@ -139,24 +136,24 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 	story("the exporter has no privilege but that it is root", func(t *testing.T) { checkPrivileges(t) })
 	free := all.Difference(inPool).Size()
 	story("an exclusive CPU is available to no other pod, until its pod is gone", func(t *testing.T) {
-		before := attribute(topologyOf(t, node), podfingerprint.Attribute)
+		before := rig.Attribute(topologyOf(t, node), podfingerprint.Attribute)
 		began := time.Now()
 		exclusive := node.StartPod(t, rig.Pod("exclusive", nil, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi"))
 		await(t, node, free-1)
 		t.Logf("from the pod to the report: %s", time.Since(began).Round(100*time.Millisecond))
-		t.Logf("the report: %s", shown(topologyOf(t, node)))
+		t.Logf("the report: %s", rig.Shown(topologyOf(t, node)))
 		own := node.CPUsOf(t, exclusive)
-		if given := givenTo(t, "exclusive"); !own.Equals(given) || own.Size() != 1 {
+		if given := podsOf(t)[rig.PodNamespace+"/exclusive"]; own.String() != given || own.Size() != 1 {
 			t.Errorf("the kernel lets the pod run on CPUs %s, and podresources say %s", own, given)
 		}
-		if attribute(topologyOf(t, node), podfingerprint.Attribute) == before {
+		if rig.Attribute(topologyOf(t, node), podfingerprint.Attribute) == before {
 			t.Error("the fingerprint is the same")
 		}
 		began = time.Now()
 		node.RemovePod(t, "exclusive")
 		await(t, node, free)
 		t.Logf("from its end to the report: %s", time.Since(began).Round(100*time.Millisecond))
-		if attribute(topologyOf(t, node), podfingerprint.Attribute) != before {
+		if rig.Attribute(topologyOf(t, node), podfingerprint.Attribute) != before {
 			t.Error("the fingerprint is not what it was")
 		}
 	})
@@ -190,7 +187,7 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 		if err := print.Add(pod.Namespace, pod.Name+"-"+host.NodeName); err != nil {
 			t.Fatal(err)
 		}
-		if got := attribute(topologyOf(t, node), podfingerprint.Attribute); got != print.Sign() {
+		if got := rig.Attribute(topologyOf(t, node), podfingerprint.Attribute); got != print.Sign() {
 			t.Errorf("the fingerprint is %s, want %s, of the mirror alone", got, print.Sign())
 		}
 		if err := os.Remove(path); err != nil {
@@ -203,12 +200,12 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 		node.StartPod(t, rig.Pod("burstable", nil, "cpu=100m memory=32Mi", ""))
 		time.Sleep(5 * time.Second)
 		if now := topologyOf(t, node); now.ResourceVersion != before.ResourceVersion {
-			t.Errorf("it was written: %s, and was %s", shown(now), shown(before))
+			t.Errorf("it was written: %s, and was %s", rig.Shown(now), rig.Shown(before))
 		}
 		// Its memory is its own: it is Guaranteed.
 		node.StartPod(t, rig.Pod("fraction", nil, "cpu=100m memory=32Mi", "cpu=100m memory=32Mi"))
 		node.WaitFor(t, node.Limit, "the report is right", func() error { return right(t, node) })
-		t.Logf("the report: %s", shown(topologyOf(t, node)))
+		t.Logf("the report: %s", rig.Shown(topologyOf(t, node)))
 		if _, _, available := cpusOf(topologyOf(t, node)); available != free {
 			t.Errorf("%d CPUs are available, want %d", available, free)
 		}
@@ -243,7 +240,7 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 			}
 			return nil
 		})
-		t.Logf("the report: %s", shown(topologyOf(t, node)))
+		t.Logf("the report: %s", rig.Shown(topologyOf(t, node)))
 		node.RemovePod(t, "with-sidecar")
 		await(t, node, free)
 	})
@@ -253,7 +250,7 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 		awaitDevices := func(available string) {
 			t.Helper()
 			node.WaitFor(t, node.Limit, available+" devices are available", func() error {
-				now, err := read(t, node)
+				now, err := node.Report(t)
 				if err != nil {
 					return err
 				}
@@ -262,7 +259,7 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 						return right(t, node)
 					}
 				}
-				return fmt.Errorf("the report is %s", shown(now))
+				return fmt.Errorf("the report is %s", rig.Shown(now))
 			})
 		}
 		awaitDevices("2/2/2")
@@ -306,28 +303,28 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 		began := time.Now()
 		node.Call(t, "patch", "numaresourcesoperators", "numaresourcesoperator", "--type=json", "--patch", `[{"op":"add","path":"/spec/nodeGroups/0/config","value":{"podsFingerprinting":"Enabled"}}]`)
 		node.WaitFor(t, node.Limit, "the exporter does as it says", func() error {
-			if method := attribute(topologyOf(t, node), podfingerprint.AttributeMethod); method != podfingerprint.MethodAll {
+			if method := rig.Attribute(topologyOf(t, node), podfingerprint.AttributeMethod); method != podfingerprint.MethodAll {
 				return fmt.Errorf("the fingerprint is of the pods %q", method)
 			}
 			return nil
 		})
 		t.Logf("from the group's config to the report: %s", time.Since(began).Round(100*time.Millisecond))
 		print := podfingerprint.NewFingerprint(0)
-		_, list := pods(t)
-		for _, pod := range list {
-			if err := print.Add(pod.Namespace, pod.Name); err != nil {
+		for name := range podsOf(t) {
+			namespace, pod, _ := strings.Cut(name, "/")
+			if err := print.Add(namespace, pod); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := attribute(topologyOf(t, node), podfingerprint.Attribute); got != print.Sign() {
+		if got := rig.Attribute(topologyOf(t, node), podfingerprint.Attribute); got != print.Sign() {
 			t.Errorf("the fingerprint is %s, want %s, of all pods", got, print.Sign())
 		}
 	})
 	story("it writes nothing at rest, and takes little", func(t *testing.T) {
 		node.WaitFor(t, node.Limit, "the devices of a plugin that has ended are gone", func() error {
-			now, err := read(t, node)
-			if err == nil && strings.Contains(shown(now), nic) {
-				err = fmt.Errorf("the report is %s", shown(now))
+			now, err := node.Report(t)
+			if err == nil && strings.Contains(rig.Shown(now), nic) {
+				err = fmt.Errorf("the report is %s", rig.Shown(now))
 			}
 			return err
 		})
@@ -358,7 +355,7 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 			if err := right(t, node); err != nil {
 				return err
 			}
-			if policy := attribute(topologyOf(t, node), "topologyManagerPolicy"); policy != "restricted" {
+			if policy := rig.Attribute(topologyOf(t, node), "topologyManagerPolicy"); policy != "restricted" {
 				return fmt.Errorf("the policy is %s", policy)
 			}
 			return nil
@@ -369,7 +366,7 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 		awaitPages := func(want string) {
 			t.Helper()
 			node.WaitFor(t, node.Limit, "the huge pages are "+want, func() error {
-				if now := shown(topologyOf(t, node)); !strings.Contains(now, "node-0 hugepages-2Mi "+want+", ") {
+				if now := rig.Shown(topologyOf(t, node)); !strings.Contains(now, "node-0 hugepages-2Mi "+want+", ") {
 					return fmt.Errorf("the report is %s", now)
 				}
 				return right(t, node)
@@ -389,7 +386,7 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 			restartKubelet(t, func(c *host.Config) { c.CPUManagerPolicy = policy })
 			began := time.Now()
 			node.WaitFor(t, node.Limit, "the report has it", func() error {
-				if is := attribute(topologyOf(t, node), "cpuManagerPolicy"); is != policy {
+				if is := rig.Attribute(topologyOf(t, node), "cpuManagerPolicy"); is != policy {
 					return fmt.Errorf("the policy is %s", is)
 				}
 				return right(t, node)
@@ -459,30 +456,11 @@ func memoryOf(topology *v1alpha2.NodeResourceTopology) int64 {
 
 func topologyOf(t *testing.T, node *rig.Node) *v1alpha2.NodeResourceTopology {
 	t.Helper()
-	now, err := read(t, node)
+	now, err := node.Report(t)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return now
-}
-
-func read(t *testing.T, node *rig.Node) (*v1alpha2.NodeResourceTopology, error) {
-	t.Helper()
-	output, err := node.Try(t, "", "get", "noderesourcetopologies.topology.node.k8s.io", host.NodeName, "--output=json")
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s", err, output)
-	}
-	now := &v1alpha2.NodeResourceTopology{}
-	return now, json.Unmarshal([]byte(output), now)
-}
-
-func attribute(topology *v1alpha2.NodeResourceTopology, name string) string {
-	for _, a := range topology.Attributes {
-		if a.Name == name {
-			return a.Value
-		}
-	}
-	return ""
 }
 
 // cpusOf sums the CPUs of all zones.
@@ -497,94 +475,51 @@ func cpusOf(topology *v1alpha2.NodeResourceTopology) (capacity, allocatable, ava
 	return capacity, allocatable, available
 }
 
-func shown(topology *v1alpha2.NodeResourceTopology) string {
-	var parts []string
-	for _, zone := range topology.Zones {
-		for _, r := range zone.Resources {
-			parts = append(parts, fmt.Sprintf("%s %s %s/%s/%s", zone.Name, r.Name, r.Capacity.String(), r.Allocatable.String(), r.Available.String()))
-		}
-	}
-	for _, a := range topology.Attributes {
-		parts = append(parts, a.Name+"="+a.Value)
-	}
-	return strings.Join(parts, ", ")
-}
-
 // await waits until so many CPUs are available, by the report and by what the kubelet says.
 func await(t *testing.T, node *rig.Node, available int) {
 	t.Helper()
 	node.WaitFor(t, node.Limit, fmt.Sprintf("%d CPUs are available", available), func() error {
-		now, err := read(t, node)
+		now, err := node.Report(t)
 		if err != nil {
 			return err
 		}
 		if _, _, is := cpusOf(now); is != available {
-			return fmt.Errorf("the report is %s", shown(now))
+			return fmt.Errorf("the report is %s", rig.Shown(now))
 		}
 		return right(t, node)
 	})
 }
 
-// right compares the report with podresources, sysfs and configz, as the test reads them.
+// right compares the report with podresources, sysfs, configz and checkpoints, as the test reads them.
 func right(t *testing.T, node *rig.Node) error {
 	t.Helper()
-	now, err := read(t, node)
+	numa, err := readNUMA(t)
 	if err != nil {
 		return err
 	}
-	for name, want := range configz(t, node) {
-		if got := attribute(now, name); got != want {
-			return fmt.Errorf("the report says %s=%q, and configz %q", name, got, want)
-		}
-	}
-	allocatable, exclusive, memory := podResources(t)
-	lists, err := filepath.Glob(filepath.Join(sysfs, "devices/system/node/node[0-9]*/cpulist"))
+	now, err := node.RightReport(t, numa)
 	if err != nil {
 		return err
 	}
-	if len(lists) != len(now.Zones) {
-		return fmt.Errorf("there are %d zones, and %d NUMA nodes in sysfs", len(now.Zones), len(lists))
-	}
-	for _, list := range lists {
-		text, err := os.ReadFile(list)
-		if err != nil {
-			return err
-		}
-		cpus, err := cpuset.Parse(strings.TrimSpace(string(text)))
-		if err != nil {
-			return err
-		}
-		name := "node-" + strings.TrimPrefix(filepath.Base(filepath.Dir(list)), "node")
-		at := slices.IndexFunc(now.Zones, func(z v1alpha2.Zone) bool { return z.Name == name })
-		if at < 0 {
-			return fmt.Errorf("there is no zone %s", name)
-		}
-		want := ""
-		if !allocatable.IsEmpty() { // or no manager gives CPUs
-			want = fmt.Sprintf("%d/%d/%d", cpus.Size(), cpus.Intersection(allocatable).Size(), cpus.Intersection(allocatable).Difference(exclusive).Size())
-		}
-		got := ""
-		for _, r := range now.Zones[at].Resources {
-			if r.Name == "cpu" {
-				got = fmt.Sprintf("%d/%d/%d", r.Capacity.Value(), r.Allocatable.Value(), r.Available.Value())
-			}
-		}
-		if got != want {
-			return fmt.Errorf("the zone %s has %s CPUs, and by sysfs and podresources %s", name, got, want)
-		}
-		for kind, want := range memory[name] {
-			got := [2]int64{}
-			for _, r := range now.Zones[at].Resources {
-				if r.Name == kind {
-					got = [2]int64{r.Allocatable.Value(), r.Available.Value()}
-				}
-			}
-			if got != want {
-				return fmt.Errorf("of %s the zone %s has %d allocatable and available, and by podresources %d", kind, name, got, want)
-			}
-		}
+	allocatable, err := cpuset.Parse(numa.Allocatable)
+	if err != nil {
+		return err
 	}
 	return agreesWithCheckpoints(t, now, allocatable)
+}
+
+func readNUMA(t *testing.T) (rig.NUMA, error) {
+	return rig.ReadNUMA(t.Context(), sysfs, filepath.Join(cluster.KubeletDir(), "pod-resources", "kubelet.sock"))
+}
+
+// podsOf are the kubelet's pods, with the CPUs that each has got for itself.
+func podsOf(t *testing.T) map[string]string {
+	t.Helper()
+	numa, err := readNUMA(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return numa.Pods
 }
 
 // agreesWithCheckpoints compares a report with what the kubelet's CPU and memory managers note for themselves of pods that have not
@@ -658,93 +593,6 @@ func agreesWithCheckpoints(t *testing.T, now *v1alpha2.NodeResourceTopology, all
 		}
 	}
 	return nil
-}
-
-// configz are the kubelet's policies, by way of kube-apiserver.
-func configz(t *testing.T, node *rig.Node) map[string]string {
-	t.Helper()
-	output, err := node.Try(t, "", "get", "--raw", "/api/v1/nodes/"+host.NodeName+"/proxy/configz")
-	var answer struct {
-		Kubelet map[string]any `json:"kubeletconfig"`
-	}
-	if err == nil {
-		err = json.Unmarshal([]byte(output), &answer)
-	}
-	if err != nil {
-		return map[string]string{"configz": err.Error()} // a kubelet that starts
-	}
-	policies := map[string]string{}
-	for _, name := range []string{"topologyManagerPolicy", "topologyManagerScope", "cpuManagerPolicy", "memoryManagerPolicy"} {
-		policies[name] = fmt.Sprint(answer.Kubelet[name])
-	}
-	return policies
-}
-
-// podResources asks the kubelet's socket: which CPUs it gives away, and which pods have; and what of memory is allocatable and
-// available in bytes, by zone and kind.
-func podResources(t *testing.T) (allocatable, exclusive cpuset.CPUSet, memory map[string]map[string][2]int64) {
-	t.Helper()
-	client, list := pods(t)
-	memory = map[string]map[string][2]int64{}
-	all, err := client.GetAllocatableResources(t.Context(), &podresourcesv1.AllocatableResourcesRequest{})
-	if err != nil {
-		t.Log(err) // a kubelet that starts
-		return cpuset.New(), cpuset.New(), memory
-	}
-	change := func(block *podresourcesv1.ContainerMemory, allocatable, available int64) {
-		zone := fmt.Sprintf("node-%d", block.Topology.Nodes[0].ID)
-		if memory[zone] == nil {
-			memory[zone] = map[string][2]int64{}
-		}
-		was := memory[zone][block.MemoryType]
-		memory[zone][block.MemoryType] = [2]int64{was[0] + allocatable, was[1] + available}
-	}
-	for _, block := range all.Memory {
-		change(block, int64(block.Size), int64(block.Size))
-	}
-	for _, pod := range list {
-		for _, container := range pod.Containers {
-			exclusive = exclusive.Union(set(container.CpuIds))
-			for _, block := range container.Memory {
-				change(block, 0, -int64(block.Size)) // under single-numa-node it is on one NUMA node
-			}
-		}
-	}
-	return set(all.CpuIds), exclusive, memory
-}
-
-func givenTo(t *testing.T, name string) cpuset.CPUSet {
-	t.Helper()
-	_, list := pods(t)
-	for _, pod := range list {
-		if pod.Name == name && pod.Namespace == rig.PodNamespace {
-			return set(pod.Containers[0].CpuIds)
-		}
-	}
-	return cpuset.New()
-}
-
-func pods(t *testing.T) (podresourcesv1.PodResourcesListerClient, []*podresourcesv1.PodResources) {
-	t.Helper()
-	connection, err := grpc.NewClient("unix://"+filepath.Join(cluster.KubeletDir(), "pod-resources", "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = connection.Close() })
-	client := podresourcesv1.NewPodResourcesListerClient(connection)
-	list, err := client.List(t.Context(), &podresourcesv1.ListPodResourcesRequest{})
-	if err != nil {
-		t.Log(err)
-	}
-	return client, list.GetPodResources()
-}
-
-func set(ids []int64) cpuset.CPUSet {
-	all := cpuset.New()
-	for _, id := range ids {
-		all = all.Union(cpuset.New(int(id)))
-	}
-	return all
 }
 
 // conditions compares conditions of the NUMAResourcesOperator.
@@ -859,18 +707,4 @@ func hostMounts(mounts []*procfs.MountInfo) string {
 		}
 	}
 	return strings.Join(names, ", ")
-}
-
-// tell logs what the companion did.
-func tell(t *testing.T, node *rig.Node) {
-	for _, args := range [][]string{
-		{"get", "pods", "--all-namespaces", "--output=wide"},
-		{"get", "numaresourcesoperators,noderesourcetopologies,daemonsets", "--all-namespaces", "--output=yaml"},
-		{"get", "events", "--all-namespaces", "--sort-by=.lastTimestamp"},
-		{"logs", "--namespace=partition-numaresources", "deployment/partition-controller", "--tail=60"},
-		{"logs", "--namespace=" + exporters, "--selector=nodetopology.openshift.io/group", "--prefix", "--tail=60"},
-	} {
-		output, err := node.Try(t, "", args...)
-		t.Logf("kubectl %s: %s (%v)", strings.Join(args, " "), output, err)
-	}
 }

@@ -59,14 +59,14 @@ func tellOfTwoNUMANodes(t *testing.T, node *rig.Node) {
 	zones := func(want string) {
 		t.Helper()
 		node.WaitFor(t, node.Limit, "the zones are "+want, func() error {
-			now, err := read(t, node)
+			now, err := node.Report(t)
 			if err != nil {
 				return err
 			}
 			if err := right(t, node); err != nil {
 				return err
 			}
-			if is := shown(now); !strings.HasPrefix(is, want+", ") {
+			if is := rig.Shown(now); !strings.HasPrefix(is, want+", ") {
 				return fmt.Errorf("the report is %s", is)
 			}
 			return nil
@@ -79,7 +79,7 @@ func tellOfTwoNUMANodes(t *testing.T, node *rig.Node) {
 	if own := node.CPUsOf(t, exclusive); own.String() != "1" {
 		t.Errorf("the kernel lets the pod run on CPUs %s", own)
 	}
-	t.Logf("the report: %s", shown(topologyOf(t, node)))
+	t.Logf("the report: %s", rig.Shown(topologyOf(t, node)))
 	node.RemovePod(t, "exclusive")
 	zones("node-0 cpu 1/0/0, node-1 cpu 1/1/1")
 	// Only where the host sees its mounts it can remove what pods leave.
