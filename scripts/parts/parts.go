@@ -89,8 +89,9 @@ func (r *run) nodes() []part {
 		vm("virtual machine: a node's life, isolated CPUs", "e2e-vm", "E2E_RUN=^Test(NodeSurvivesRebootsAndFailures|IsolatedCPUsChangeNoPool)$$"),
 		vm("virtual machine: two nodes, host daemons", "e2e-vm", "E2E_RUN=^Test(TypeIsActiveOnceBothNodesHaveIt|HostDaemonsOnThePool)$$"),
 		// All of them take half an hour. These are what the companion is for, kills and power cuts.
-		vm("virtual machine: companions", "operators-e2e-vm", "E2E_RUN=/(gets_CPUs_of_its_own|killed_at_each_step|power_fails)"),
+		vm("virtual machine: companions", "operators-e2e-vm", "OPERATOR=cpupolicy", "E2E_RUN=/(gets_CPUs_of_its_own|killed_at_each_step|power_fails)"),
 		vm("virtual machine: boots of a pool", "e2e-vm", "OPERATOR=tuning"),
+		vm("virtual machine: NUMA nodes", "operators-e2e-vm", "OPERATOR=numaresources"),
 		// All of the specs take an hour and a half. These are one or two of each kind.
 		vm("virtual machine: upstream's specs of kubelets", "node-compare",
 			"FOCUS=online non-exclusively|exclusively a CPU to multiple|running with SMT Alignment should admit|bigger than free memory|via the replace endpoint", "SKIP="),

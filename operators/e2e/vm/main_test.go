@@ -49,6 +49,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == asKiller {
 		os.Exit(killAt(os.Args[2]))
 	}
+	if len(os.Args) == 4 && os.Args[1] == asReader {
+		os.Exit(printNUMA(os.Args[2], os.Args[3]))
+	}
 	var agent string
 	flag.StringVar(&files.Bin, "bin", "", "directory of the patched Kubernetes binaries")
 	flag.StringVar(&files.Tools, "tools", "", "directory of etcd, containerd, runc and the CNI plugins")
