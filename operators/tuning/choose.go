@@ -170,7 +170,7 @@ func Applied(standing, more []tunedv1.Tuned) (tuneds []tunedv1.Tuned, state stri
 	}
 	for _, tuned := range more {
 		if tuned.Name == tunedv1.DefaultName {
-			return nil, "", fmt.Errorf("Tuned %s: the operator writes it, and only its spec.managementState is yours; give the Tuned another name", tuned.Name)
+			return nil, "", fmt.Errorf("metadata.name of Tuned %s: the operator writes it, and only its spec.managementState is yours; give the Tuned another name", tuned.Name)
 		}
 	}
 	tuneds = append(tuneds, more...)
