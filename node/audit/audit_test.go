@@ -173,6 +173,7 @@ func TestAFindingSaysWhoGaveTheCPUs(t *testing.T) {
 		"it gives others, and another tool widens them":          {ordinary, "0-2", "1-2", "DRA_CPUSET_1b4e28ba=1-2", other, "1-2"},
 		"the variable is none of the driver's":                   {ordinary, "0", "0", "DRA_CPUSETS=0", plugin, ""},
 		"the variable has no CPUs, and the container wrote that": {ordinary, "0", "0", "DRA_CPUSET_1b4e28ba=0-", plugin, ""},
+		"the variable has more CPUs than memory can hold":        {ordinary, "0", "0", "DRA_CPUSET_1b4e28ba=0-99999999999999", plugin, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := sample(t, true, false)

@@ -94,7 +94,7 @@ func (h Host) crio() (c crio, err error) {
 // CRI-O does not know is not a disagreement: the kubelet enforces it alone.
 func (c crio) disagreements(pools partition.Pools) (findings []Finding) {
 	check := func(what, path, list string, want cpuset.CPUSet) {
-		if has, err := cpuset.Parse(list); err != nil || !has.Equals(want) {
+		if has, err := partition.ParseCPUs(list); err != nil || !has.Equals(want) {
 			findings = append(findings, Finding{Code: CodeCRIO, Object: path,
 				Message: fmt.Sprintf("%s is %q, and the pinning file has %q", what, list, want)})
 		}

@@ -184,7 +184,7 @@ func (n *node) agreement() (findings []Finding) {
 		return append(findings, n.crio.disagreements(n.written)...)
 	}
 	if list := n.kubelet.reservedCPUs(); list != "" {
-		reserved, err := cpuset.Parse(list)
+		reserved, err := partition.ParseCPUs(list)
 		if missing := pooled.Difference(reserved); err != nil || !missing.IsEmpty() {
 			add(CodeReservedCPUs, "kubelet configuration "+n.kubelet.Source, "reservedSystemCPUs is %q, and lacks CPU %s of the pools", list, missing)
 		}

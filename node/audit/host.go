@@ -98,7 +98,7 @@ func gone(err error) bool {
 }
 
 func parseCPUs(path, text string) (cpuset.CPUSet, error) {
-	set, err := cpuset.Parse(text)
+	set, err := partition.ParseCPUs(text)
 	if err != nil {
 		return set, fmt.Errorf("%s: %w", path, err)
 	}
@@ -107,7 +107,7 @@ func parseCPUs(path, text string) (cpuset.CPUSet, error) {
 
 // size returns how many CPUs a list has that is known to be valid.
 func size(list string) int {
-	set, _ := cpuset.Parse(list)
+	set, _ := partition.ParseCPUs(list)
 	return set.Size()
 }
 

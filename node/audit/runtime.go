@@ -220,10 +220,10 @@ func inspect(ctx context.Context, runtime Runtime, id string) (found seen, err e
 		return found, nil
 	}
 	found.pid = info.PID
-	found.recorded, _ = cpuset.Parse(info.RuntimeSpec.Linux.Resources.CPU.CPUs)
+	found.recorded, _ = partition.ParseCPUs(info.RuntimeSpec.Linux.Resources.CPU.CPUs)
 	for _, variable := range info.RuntimeSpec.Process.Env {
 		if name, list, ok := strings.Cut(variable, "="); ok && strings.HasPrefix(name, givenCPUs) {
-			if cpus, err := cpuset.Parse(list); err == nil {
+			if cpus, err := partition.ParseCPUs(list); err == nil {
 				found.given = found.given.Union(cpus)
 			}
 		}

@@ -395,7 +395,7 @@ func (n *node) unpooled() cpuset.CPUSet {
 // hostAlone returns the CPUs of reservedSystemCPUs that are in no pool and that the CPU manager gives to no pod: those of ovsDpdk in a
 // PerformanceProfile, or of kubectl partition render --system-cpus. Where it shares any of them, there are none.
 func (n *node) hostAlone() cpuset.CPUSet {
-	reserved, err := cpuset.Parse(n.kubelet.reservedCPUs())
+	reserved, err := partition.ParseCPUs(n.kubelet.reservedCPUs())
 	alone := reserved.Intersection(n.online).Difference(n.pools.Union())
 	if err != nil || n.checkpoint.Policy != partition.StaticPolicy || n.checkpoint.Shared.IsEmpty() || !alone.Intersection(n.checkpoint.Shared).IsEmpty() {
 		return cpuset.New()

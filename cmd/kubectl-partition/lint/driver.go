@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/utils/cpuset"
 	"sigs.k8s.io/yaml"
+	"workload.openshift.io/partition"
 )
 
 // The DRA driver for CPUs, kubernetes-sigs/dra-driver-cpu, reads what it reserves from a file (docs/user/configuration.md
@@ -86,7 +86,7 @@ func (l *linter) driver(o *object) error {
 
 // reserves reports a list of CPUs that the driver reserves, and that are not those of the pools.
 func (l *linter) reserves(o *object, list string, at ...string) {
-	cpus, err := cpuset.Parse(list)
+	cpus, err := partition.ParseCPUs(list)
 	if err == nil && cpus.Equals(l.Pools) {
 		return
 	}
