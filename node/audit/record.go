@@ -80,10 +80,22 @@ func Record(ctx context.Context, options Options, path string) (result *Result, 
 	if err != nil {
 		return nil, nil, err
 	}
-	if strings.HasSuffix(path, ".tar.gz") || strings.HasSuffix(path, ".tgz") {
-		return result, contents, writeArchive(path, result.Time.Time, byName)
+	if top, ok := ArchiveTop(path); ok {
+		return result, contents, writeArchive(path, top, result.Time.Time, byName)
 	}
 	return result, contents, writeDirectory(path, byName)
+}
+
+// ArchiveTop reports whether a file is to be an archive, by the end of its name: .tar.gz or .tgz. If so, it returns
+// the name of the directory in it, below which everything is.
+func ArchiveTop(path string) (top string, ok bool) {
+	name := filepath.Base(path)
+	for _, end := range []string{".tar.gz", ".tgz"} {
+		if top, ok := strings.CutSuffix(name, end); ok {
+			return top, true
+		}
+	}
+	return "", false
 }
 
 // record audits the node, and returns the files of a record.
@@ -127,13 +139,13 @@ func writeDirectory(path string, files map[string][]byte) error {
 	return nil
 }
 
-func writeArchive(path string, at time.Time, files map[string][]byte) (err error) {
+func writeArchive(path, top string, at time.Time, files map[string][]byte) (err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	return pack(file, strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".tar.gz"), ".tgz"), at, files)
+	return pack(file, top, at, files)
 }
 
 // pack writes files, in the order of their names, as an archive in which they are below a directory.
@@ -207,11 +219,11 @@ func (n *node) archive() ([]byte, error) {
 		}
 		add(crioFile, data)
 	}
-	from := []string{"devices/system/cpu/online", "devices/system/cpu/isolated", "devices/virtual/workqueue/cpumask"}
-	for i, path := range from {
-		from[i] = filepath.Join(n.host.Sys, path)
+	kernel := n.host.disks()
+	for _, path := range []string{"devices/system/cpu/online", "devices/system/cpu/isolated", "devices/virtual/workqueue/cpumask"} {
+		kernel = append(kernel, filepath.Join(n.host.Sys, path))
 	}
-	for _, path := range append(from, n.host.disks()...) {
+	for _, path := range kernel {
 		if err := copied(path, "sys"+strings.TrimPrefix(path, n.host.Sys)); err != nil {
 			return nil, err
 		}

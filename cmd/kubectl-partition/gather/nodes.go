@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -42,7 +43,7 @@ type recorded struct {
 	err   error
 }
 
-// addNodes adds the records of nodes, in the order of their names. No more than AtOnce are in memory.
+// addNodes adds the records of nodes, in the order of their names. At most AtOnce are in memory.
 func (g *gatherer) addNodes(ctx context.Context) {
 	if g.Image == "" {
 		g.archive.lacks("nodes", errors.New("no pod was to read them"))
@@ -240,7 +241,7 @@ func auditPod(node *v1.Node, image string, timeout time.Duration) (*v1.Pod, erro
 		return nil, err
 	}
 	key, value, _ := strings.Cut(Label, "=")
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "audit-", Labels: map[string]string{key: value}, Annotations: template.Annotations}, Spec: template.Spec}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "audit-", Labels: map[string]string{key: value}, Annotations: template.Annotations}, Spec: *template.Spec.DeepCopy()}
 	spec := &pod.Spec
 	spec.NodeName, spec.NodeSelector, spec.HostNetwork = node.Name, nil, true
 	spec.ServiceAccountName, spec.AutomountServiceAccountToken, spec.EnableServiceLinks = "audit", ptr.To(false), ptr.To(false)
@@ -258,8 +259,8 @@ func auditPod(node *v1.Node, image string, timeout time.Duration) (*v1.Pod, erro
 	return pod, nil
 }
 
-// auditTemplate returns that of the DaemonSet in deploy/audit.yaml.
-func auditTemplate() (*v1.PodTemplateSpec, error) {
+// auditTemplate returns that of the DaemonSet in deploy/audit.yaml, which belongs to all nodes.
+var auditTemplate = sync.OnceValues(func() (*v1.PodTemplateSpec, error) {
 	for document := range bytes.SplitSeq(deploy.Audit, []byte("\n---\n")) {
 		set := &appsv1.DaemonSet{}
 		if err := yaml.Unmarshal(document, set); err != nil {
@@ -270,4 +271,4 @@ func auditTemplate() (*v1.PodTemplateSpec, error) {
 		}
 	}
 	return nil, errors.New("deploy/audit.yaml has no DaemonSet")
-}
+})

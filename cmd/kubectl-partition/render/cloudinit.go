@@ -33,20 +33,23 @@ func renderCloudInit(nodes []nodefiles.Node, _ Options) (r Rendered, err error) 
 		for _, file := range files.all() {
 			c.WriteFiles = append(c.WriteFiles, cloudFile{file.Path, fmt.Sprintf("%#o", file.Mode), "root:root", string(file.Content)})
 		}
+		has := func(path string) bool {
+			return slices.ContainsFunc(files.host, func(f nodefiles.File) bool { return f.Path == path })
+		}
 		// Files are written before most units start, and systemd has read its own by then.
 		if len(files.host) > 0 {
 			c.RunCmd = append(c.RunCmd, []string{"systemctl", "daemon-reexec"})
 		}
-		if slices.ContainsFunc(files.host, func(f nodefiles.File) bool { return f.Path == nodefiles.WorkqueuePath }) {
+		if has(nodefiles.WorkqueuePath) {
 			c.RunCmd = append(c.RunCmd, []string{"systemd-tmpfiles", "--create", nodefiles.WorkqueuePath})
 		}
-		if slices.ContainsFunc(files.host, func(f nodefiles.File) bool { return f.Path == nodefiles.IRQBalancePath }) {
+		if has(nodefiles.IRQBalancePath) {
 			c.RunCmd = append(c.RunCmd, []string{"systemctl", "try-restart", "irqbalance.service"})
 		}
 		if slices.Contains(node.Host, nodefiles.KThreads) && !node.SetAside().IsEmpty() {
 			c.RunCmd = append(c.RunCmd, []string{"systemctl", "start", nodefiles.KThreadsUnit + ".timer"})
 		}
-		if slices.ContainsFunc(files.host, func(f nodefiles.File) bool { return f.Path == nodefiles.DisksPath }) {
+		if has(nodefiles.DisksPath) {
 			c.RunCmd = append(c.RunCmd, []string{"udevadm", "control", "--reload"}, []string{"udevadm", "trigger", "--action=change", "--subsystem-match=block"})
 		}
 		if len(files.grub) > 0 {

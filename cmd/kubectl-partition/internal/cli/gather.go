@@ -9,8 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,13 +19,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/gather"
+	"workload.openshift.io/kubernetes/node/audit"
 )
 
 type gatherOptions struct {
 	genericiooptions.IOStreams
 	gather.Options
-	config        *genericclioptions.ConfigFlags
-	to            string
+	config *genericclioptions.ConfigFlags
+	// top is the directory in the archive to.
+	to, top       string
 	force, noPods bool
 }
 
@@ -102,7 +102,8 @@ func (o *gatherOptions) Complete(command *cobra.Command, _ []string) error {
 
 // Validate implements options.
 func (o *gatherOptions) Validate() error {
-	if !strings.HasSuffix(o.to, ".tar.gz") && !strings.HasSuffix(o.to, ".tgz") {
+	var ok bool
+	if o.top, ok = audit.ArchiveTop(o.to); !ok {
 		return fmt.Errorf("--to is %q, and must end in .tar.gz or .tgz", o.to)
 	}
 	if o.AtOnce < 1 {
@@ -129,9 +130,8 @@ func (o *gatherOptions) Run(ctx context.Context) error {
 		return err
 	}
 	var missing []string
-	top := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(o.to), ".tar.gz"), ".tgz")
 	if err := replaceFileBy(o.to, 0o600, nil, func(w io.Writer) (err error) {
-		missing, err = gather.Write(ctx, config, o.Options, top, w)
+		missing, err = gather.Write(ctx, config, o.Options, o.top, w)
 		return err
 	}); err != nil {
 		return fmt.Errorf("nothing was written: %w", err)
