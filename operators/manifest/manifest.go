@@ -124,11 +124,7 @@ func (m *Manifest) read() (has bool, problems []Problem) {
 	m.Text = strings.TrimRight(m.Text, " \t\n")
 	m.root = &yaml.Node{}
 	if err := yaml.Unmarshal([]byte(m.Text), m.root); err != nil {
-		text := strings.TrimPrefix(err.Error(), "yaml: ")
-		if match := atLine.FindStringIndex(text); match != nil {
-			text = text[match[1]:]
-		}
-		return true, []Problem{m.Problem(m.brokenFrom(), "it is no YAML: %s", text)}
+		return true, []Problem{m.Problem(m.brokenFrom(), "it is no YAML: %s", textOf(err))}
 	}
 	if m.root.Kind == 0 {
 		return false, nil
@@ -168,6 +164,15 @@ func (m Manifest) scalar(path ...string) string {
 
 // atLine is in the errors of both YAML libraries, which have no other form.
 var atLine = regexp.MustCompile(`\bline (\d+): `)
+
+// textOf returns what an error of a YAML library says, without the library's name and the first line.
+func textOf(err error) string {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if match := atLine.FindStringIndex(text); match != nil {
+		return text[match[1]:]
+	}
+	return text
+}
 
 // lineIn returns the first line that an error of a YAML library names; zero if it names none.
 func lineIn(err error) int {

@@ -21,11 +21,7 @@ import (
 func (m Manifest) Read(into any) (problems []Problem) {
 	data, err := sigsyaml.YAMLToJSONStrict([]byte(m.Text))
 	if err != nil {
-		text := strings.TrimPrefix(err.Error(), "yaml: ")
-		if match := atLine.FindStringIndex(text); match != nil {
-			text = text[match[1]:]
-		}
-		return []Problem{m.Problem(lineIn(err), "%s", strings.ReplaceAll(text, "\n", "; "))}
+		return []Problem{m.Problem(lineIn(err), "%s", strings.ReplaceAll(textOf(err), "\n", "; "))}
 	}
 	strict, err := kjson.UnmarshalStrict(data, into)
 	if err != nil {

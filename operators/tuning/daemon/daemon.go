@@ -112,7 +112,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		kubelet := startOf("kubelet")
 		log.Info("TuneD applied the profile at the boot", "profile", d.held.Profile, "applied", applied, "kubeletStarted", kubelet, "before", applied.Before(kubelet))
 	}
-	kept := d.keepImage(ctx)
+	imageKept := d.keepImage(ctx)
 	profiles := d.follow(ctx)
 	now := clock.RealClock{}.Now
 	for {
@@ -130,7 +130,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			<-kept
+			<-imageKept
 			return d.end(ctx)
 		}
 		timer.Stop()
