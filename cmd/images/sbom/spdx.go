@@ -57,7 +57,7 @@ func WriteSPDX(to io.Writer, image Image) error {
 	return encoder.Encode(document)
 }
 
-// packageOf returns a component as a package of SPDX. Whence it can be downloaded is not known; its package URL says what
+// packageOf returns a component as a package of SPDX. Where it can be downloaded from is not known; its package URL says what
 // it is.
 func packageOf(id common.ElementID, component cdx.Component) *spdx.Package {
 	p := &spdx.Package{

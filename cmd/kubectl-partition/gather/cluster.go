@@ -260,7 +260,7 @@ func (g *gatherer) addLog(ctx context.Context, file string, pod *v1.Pod, options
 	}
 }
 
-// log reads a log, and no more of it than the options say, whatever the kubelet sends.
+// log reads as much of a log as the options allow, even if the kubelet sends more.
 func (g *gatherer) log(ctx context.Context, pod *v1.Pod, options *v1.PodLogOptions) ([]byte, error) {
 	stream, err := g.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
 	if err != nil {

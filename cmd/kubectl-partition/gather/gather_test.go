@@ -129,7 +129,7 @@ func TestNoSecretIsRead(t *testing.T) {
 	}
 }
 
-// The pod can do no more than those of deploy/audit.yaml, needs nothing that may be broken, and ends by itself.
+// The pod has the rights of those in deploy/audit.yaml and no others, depends on nothing that may be broken, and ends by itself.
 func TestAnAuditPodEndsByItselfAndMovesNoOther(t *testing.T) {
 	pod, err := auditPod(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, "registry.example.com/image", time.Minute)
 	if err != nil {
