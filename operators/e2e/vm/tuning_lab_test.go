@@ -41,6 +41,8 @@ type lab struct {
 	provider *provider.Provider
 	// has is the pool's configuration.
 	has configuration
+	// bare are the kernel arguments of a machine without a configuration.
+	bare []string
 	// down is how long each boot took, from the order to a node that is Ready.
 	down []time.Duration
 }
@@ -92,16 +94,16 @@ func newLab(s *site) *lab {
 	if err := l.provider.Join(t.Context(), n.Name, nodePool); err != nil {
 		t.Fatal(err)
 	}
+	// On a new machine the unit of the host is there before the operand.
+	n.Call(t, "delete", "pods", "--namespace=openshift-cluster-node-tuning-operator", "--selector=openshift-app=tuned")
 	l.settle(t)
+	l.bare = l.arguments(t)
 	return l
 }
 
 // boot changes the VM from what it has booted before to what it is to boot next, with one boot. It plays what a provider has in its
 // machines' image: it writes files and the boot loader's arguments.
 func (l *lab) boot(ctx context.Context, before, next *provider.Machine) (id string, err error) {
-	if before.Config == "" && len(next.Arguments)+len(next.Files) == 0 {
-		return l.bootID(ctx) // it has that already
-	}
 	began := time.Now()
 	for _, unit := range before.Units {
 		if !slices.Contains(next.Units, unit) {
@@ -129,6 +131,9 @@ func (l *lab) boot(ctx context.Context, before, next *provider.Machine) (id stri
 		if _, err := l.vm.Run(ctx, "systemctl enable "+strings.Join(next.Units, " ")); err != nil {
 			return "", err
 		}
+	}
+	if before.Config == "" && len(next.Arguments) == 0 {
+		return l.bootID(ctx) // a new machine has its files before its first boot is over
 	}
 	// A kubelet does not start under another policy than that of its checkpoints.
 	if _, err := l.vm.Run(ctx, fmt.Sprintf("systemctl stop kubelet && rm -f %[1]s/cpu_manager_state %[1]s/memory_manager_state", l.KubeletDir)); err != nil {
@@ -368,6 +373,12 @@ func (l *lab) change(t *testing.T, c configuration, want int) {
 	if claims := l.Object(t).Annotations["nodegroup.workload.openshift.io/claim"]; claims != "" {
 		t.Errorf("the provider has left the claim %s", claims)
 	}
+}
+
+// arguments are those of the running kernel.
+func (l *lab) arguments(t *testing.T) []string {
+	t.Helper()
+	return strings.Fields(l.read(t, "/proc/cmdline"))
 }
 
 // read returns a file of the VM.

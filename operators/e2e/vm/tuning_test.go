@@ -72,18 +72,13 @@ func sysctl(t *testing.T, l *lab) {
 	l.await(t, msgmnb, "65536")
 }
 
-// arguments are those of the running kernel.
-func (l *lab) arguments(t *testing.T) []string {
-	t.Helper()
-	return strings.Fields(l.read(t, "/proc/cmdline"))
-}
-
 func kernelArguments(t *testing.T, l *lab) {
 	l.have(t, withSysctl)
 	if got := l.arguments(t); slices.Contains(got, "skew_tick=1") {
 		t.Fatalf("the kernel has the arguments %q before", got)
 	}
 	l.change(t, withArguments, 1)
+	l.tunedBeforePods(t)
 	got := l.arguments(t)
 	for _, want := range []string{"skew_tick=1", "nohz_full=1,3"} {
 		if !slices.Contains(got, want) {
@@ -94,6 +89,18 @@ func kernelArguments(t *testing.T, l *lab) {
 		t.Errorf("the kernel's list nohz_full is %q, want 1,3", list)
 	}
 	l.await(t, msgmnb, "70000")
+}
+
+// tunedBeforePods checks that the unit of the host has applied a profile before this boot's kubelet started.
+func (l *lab) tunedBeforePods(t *testing.T) {
+	t.Helper()
+	log := l.Run(t, "journalctl --boot --output=short-monotonic --no-hostname --no-pager --unit=partition-tuned.service --unit=kubelet.service _PID=1; journalctl --boot --output=short-monotonic --no-hostname --no-pager --unit=partition-tuned.service --grep='applied the profile'")
+	tuned, kubelet := strings.Index(log, "Finished partition-tuned.service"), strings.Index(log, "Started kubelet")
+	if tuned < 0 || kubelet < tuned || !strings.Contains(log, "TuneD has applied the profile") {
+		t.Errorf("TuneD's profile was not applied before the kubelet started: %s; the unit says %s", log, l.Run(t, "journalctl --boot --output=cat --no-pager --unit=partition-tuned.service"))
+		return
+	}
+	t.Logf("before pods: %s", log)
 }
 
 // fromProfile are the kernel arguments of the PerformanceProfile.
@@ -126,6 +133,7 @@ func (l *lab) configz(t *testing.T) (c struct {
 func performanceProfile(t *testing.T, l *lab) {
 	l.have(t, withArguments)
 	l.change(t, partitioned, 1)
+	l.tunedBeforePods(t)
 	got := l.arguments(t)
 	for _, want := range fromProfile {
 		if !slices.Contains(got, want) {
@@ -182,10 +190,8 @@ func performanceProfile(t *testing.T, l *lab) {
 func removed(t *testing.T, l *lab) {
 	l.have(t, partitioned)
 	l.change(t, withSysctl, 1)
-	for _, argument := range l.arguments(t) {
-		if slices.Contains(fromProfile, argument) {
-			t.Errorf("the kernel still has the argument %s", argument)
-		}
+	if got := l.arguments(t); !slices.Equal(got, l.bare) {
+		t.Errorf("the kernel has the arguments %q, want %q as without a configuration", got, l.bare)
 	}
 	if left := l.Run(t, fmt.Sprintf("ls %s %s %s 2>/dev/null || true", pinningFile, crioDropIn, kubeletFile)); left != "" {
 		t.Errorf("there still are %s", left)
@@ -206,8 +212,7 @@ func tunedKilled(t *testing.T, l *lab) {
 	original := l.read(t, msgmnb)
 	l.have(t, withSysctl)
 	l.await(t, msgmnb, "65536")
-	l.Run(t, `supervisor=$(busybox pgrep -f '^[^ ]*partition-node tuned')
-kill -KILL $(busybox pgrep -P $supervisor)`)
+	l.Run(t, "kill -KILL $(cat /run/partition-node/tuned/originals/tuned.pid)")
 	l.have(t, nothing)
 	l.await(t, msgmnb, original)
 }
