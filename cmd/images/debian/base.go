@@ -127,6 +127,11 @@ func (l *Lock) Assemble(ctx context.Context, store *Store, name, platform string
 			return nil, nil, fmt.Errorf("base %s, %s: package %s %s: %w", name, platform, p.Name, p.Version, err)
 		}
 	}
+	for _, left := range base.Without {
+		if !tree.Remove(left) {
+			return nil, nil, fmt.Errorf("base %s, %s: without %s: no package has that file", name, platform, left)
+		}
+	}
 	for link, target := range base.Links {
 		if _, there := tree.Get(link); there {
 			return nil, nil, fmt.Errorf("base %s, %s: link %s: a package has that file", name, platform, link)

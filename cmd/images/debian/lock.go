@@ -32,10 +32,14 @@ type Lock struct {
 
 // Base is a root file system.
 type Base struct {
-	// Install are the packages that it is for. Those that they depend on come with them.
+	// Install are the packages that it is for. Those that they depend on come with them. NAME/SUITE, such as
+	// linux-perf/bookworm, takes what that suite has: the archive of security updates keeps no older version of it.
 	Install []string `json:"install"`
 	// Leave are packages that others depend on for their maintainer scripts alone.
 	Leave []string `json:"leave,omitempty"`
+	// Without are files and directories of these packages that a base does not need: programs, for example, whose libraries
+	// would come with them.
+	Without []string `json:"without,omitempty"`
 	// Links are symbolic links that maintainer scripts would make, with their targets.
 	Links map[string]string `json:"links,omitempty"`
 	// Packages are all of them, in order of their names, by platform, such as linux/arm64.

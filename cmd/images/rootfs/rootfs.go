@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -80,6 +81,15 @@ func (t *Tree) Copy(name string, mode fs.FileMode, from string) error {
 func (t *Tree) Get(name string) (Entry, bool) {
 	entry, ok := t.entries[clean(name)]
 	return entry, ok
+}
+
+// Remove removes an entry, and all below it, and reports whether there was any.
+func (t *Tree) Remove(name string) bool {
+	before := len(t.entries)
+	maps.DeleteFunc(t.entries, func(entry string, _ Entry) bool {
+		return entry == clean(name) || strings.HasPrefix(entry, clean(name)+"/")
+	})
+	return len(t.entries) < before
 }
 
 // Names returns the paths of all entries in order.

@@ -148,6 +148,11 @@ func TestAPoolsConfigurationReachesItsNode(t *testing.T) {
 	}
 	s.awaitKernel(10*time.Second, "11")
 
+	t.Run("TuneD of the operand's image can load each of its plugins", func(t *testing.T) {
+		const load = `import importlib, pkgutil, tuned.plugins as plugins
+for module in pkgutil.iter_modules(plugins.__path__): importlib.import_module("tuned.plugins." + module.name)`
+		s.hosted.Call(t, "exec", tuning, "daemonset/tuned", "--", "/usr/bin/python3", "-I", "-c", load)
+	})
 	t.Run("an edit reaches the kernel, and restarts nothing", func(t *testing.T) {
 		s.T = t
 		pod := s.operand()
