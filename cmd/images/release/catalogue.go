@@ -96,7 +96,7 @@ func Images(release string) []Image {
 
 // mustGather is what oc adm must-gather starts: a pod with two containers of the image, of which one runs gather and the
 // other waits until what it has written is copied. Both are commands of bash that call df, awk, sed, pkill, sleep and sync, and
-// the copy is made by tar (openshift/oc, pkg/cli/admin/mustgather and pkg/cli/rsync).
+// the copy is made by tar (openshift/oc, pkg/cli/admin/mustgather and pkg/cli/rsync). gzip is for those who look at the archive there.
 func mustGather() Image {
 	return Image{
 		Name:        "partition-must-gather",
