@@ -115,7 +115,7 @@ const disksRule = `ACTION!="remove", SUBSYSTEM=="block", TEST=="queue/rq_affinit
 // CPU (PF_NO_SETAFFINITY), and workers, whose CPUs are the workqueue's. Those that work for a pod, such as vhost's, are
 // in its cgroup, and stay with it.
 func moveKThreads(pool string) string {
-	return fmt.Sprintf("/bin/sh -c 'for task in 2 $$(pgrep -P 2); do grep -q kubepods /proc/$$task/cgroup || taskset -pc %s $$task; done >/dev/null 2>&1; exit 0'", pool)
+	return fmt.Sprintf("/bin/sh -c 'for task in 2 $$(cat /proc/2/task/2/children); do grep -q kubepods /proc/$$task/cgroup || taskset -pc %s $$task; done >/dev/null 2>&1; exit 0'", pool)
 }
 
 // KernelArguments returns the arguments of the part of that name. Without the host's CPUs there
