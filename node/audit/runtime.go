@@ -46,8 +46,10 @@ func (h Host) Dial() (runtime Runtime, close func() error, err error) {
 // endpoint returns the path of the runtime's socket on the host.
 func (h Host) endpoint() (string, error) {
 	asked := h.RuntimeEndpoint
+	var unknown error
 	if asked == "" {
-		if kubelet, err := h.withDefaults().kubelet(); err == nil {
+		kubelet, err := h.withDefaults().kubelet()
+		if unknown = err; err == nil {
 			asked = kubelet.endpoint()
 		}
 	}
@@ -67,7 +69,11 @@ func (h Host) endpoint() (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("no runtime listens at %s; name its socket", strings.Join(endpoints, ", "))
+	err := fmt.Errorf("no runtime listens at %s; name its socket", strings.Join(endpoints, ", "))
+	if unknown != nil {
+		err = fmt.Errorf("%w, since the kubelet's is not known: %w", err, unknown)
+	}
+	return "", err
 }
 
 // pod is a pod as the runtime knows it.
