@@ -138,7 +138,7 @@ func fitsNoZone(t *testing.T, s *site) {
 	n.StartPod(t, guaranteedBy(numaScheduler, "fits", "cpu=1 memory=64Mi"))
 	n.took("from a pod that fits a zone until it runs", began)
 	n.atFirstTry(t, "fits")
-	n.awaitPod(t, "by-numa", "still waits", waitsFor("lacks 1 of cpu"))
+	n.awaitPod(t, "by-numa", "still waits", waitsFor("cpu")) // now the node as a whole lacks one, too
 
 	began = time.Now()
 	n.RemovePod(t, "half-0")
