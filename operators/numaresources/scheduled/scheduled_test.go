@@ -3,7 +3,7 @@
 // Package scheduled has the tests of topo-aware-scheduler against a kube-apiserver and etcd. The test plays the kubelets: it looks at
 // bound pods late and in any order, gives each the lowest zone that has room, and reports late what is left.
 //
-// TEST_ASSET_SCHEDULER names the program, and TEST_ASSET_PLUGIN kubectl-partition. make scheduler-test sets them.
+// TEST_ASSET_SCHEDULER names the program, TEST_ASSET_PLUGIN kubectl-partition, and TEST_ASSET_KWOK kwok. make scheduler-test sets them.
 package scheduled
 
 import (
@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,6 +25,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"workload.openshift.io/operators/internal/testenv"
 	"workload.openshift.io/operators/numaresources"
@@ -55,7 +55,18 @@ func configuration(t testing.TB, kubeconfig string) string {
 	t.Helper()
 	match := numaresources.MatchArgs{ScoringStrategy: &numaresources.MatchScoring{Type: "MostAllocated"}}
 	text := numaresources.SchedulerConfiguration{Name: schedulerName, Lease: "numa", Namespace: namespace, Match: match}.String()
-	text = strings.Replace(text, "leaderElect: true", "leaderElect: false", 1) + "clientConnection: {kubeconfig: " + kubeconfig + ", qps: 1000, burst: 1000}\n"
+	return connected(t, strings.Replace(text, "leaderElect: true", "leaderElect: false", 1), kubeconfig)
+}
+
+// plainConfiguration is a file for kube-scheduler.
+func plainConfiguration(t testing.TB, kubeconfig string) string {
+	t.Helper()
+	return connected(t, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: {leaderElect: false}\n", kubeconfig)
+}
+
+func connected(t testing.TB, text, kubeconfig string) string {
+	t.Helper()
+	text += "clientConnection: {kubeconfig: " + kubeconfig + ", qps: 1000, burst: 1000}\n"
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -129,8 +140,8 @@ func (k *kubelets) clear() {
 	k.must(k.client.DeleteAllOf(ctx, &v1alpha2.NodeResourceTopology{}))
 }
 
-// add creates a node with so many free CPUs in each zone.
-func (k *kubelets) add(name string, free []int64) {
+// add creates a node with so many free CPUs in each zone, and waits until it is ready.
+func (k *kubelets) add(name string, free []int64, change ...func(*corev1.Node)) {
 	k.t.Helper()
 	var total int64
 	for _, cpus := range free {
@@ -140,17 +151,30 @@ func (k *kubelets) add(name string, free []int64) {
 		"cpu": *resource.NewQuantity(total, resource.DecimalSI), "memory": resource.MustParse("256Gi"), "pods": resource.MustParse("500"),
 		corev1.ResourceName(partition.CoresResource("management")): resource.MustParse("4000"),
 	}
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+		Status:     corev1.NodeStatus{Capacity: resources, Allocatable: resources, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}},
+	}
+	for _, f := range change {
+		f(n)
+	}
 	k.must(k.client.Create(k.t.Context(), n))
-	n.Status = corev1.NodeStatus{Capacity: resources, Allocatable: resources, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}}
-	k.must(k.client.Status().Update(k.t.Context(), n))
-	k.must(k.client.Get(k.t.Context(), client.ObjectKeyFromObject(n), n))
-	n.Spec.Taints = nil
-	k.must(k.client.Update(k.t.Context(), n))
+	for !ready(n) {
+		time.Sleep(100 * time.Millisecond)
+		k.must(k.client.Get(k.t.Context(), client.ObjectKeyFromObject(n), n))
+	}
+	// kube-apiserver has tainted it, as one that is not ready.
+	k.must(k.client.Patch(k.t.Context(), n, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"taints": null}}`))))
 	k.mutex.Lock()
 	k.nodes[name] = &node{free: free, cpus: free[0], pods: map[string]placed{}}
 	k.mutex.Unlock()
 	k.report(k.t.Context(), name, time.Now())
+}
+
+func ready(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // report writes what a node has free, as was read at some time.
@@ -330,16 +354,6 @@ func TestPodsGoWhereAZoneHasRoom(t *testing.T) {
 			return fmt.Errorf("the pod waits since %q", why)
 		}
 		return nil
-	})
-	t.Run("kubectl partition explain names zone, resource and amount", func(t *testing.T) {
-		plugin := program(t, "TEST_ASSET_PLUGIN")
-		command := exec.CommandContext(t.Context(), plugin, "explain", "--kubeconfig="+testenv.Start(t).Kubeconfig, "--namespace="+namespace, "third")
-		text, _ := command.Output() // its exit code is 1, since a pod waits
-		for _, want := range []string{"node node-0", "zone node-0 lacks 1 of cpu"} {
-			if !strings.Contains(string(text), want) {
-				t.Errorf("it does not say %q:\n%s", want, text)
-			}
-		}
 	})
 	t.Run("a partitioned pod is placed by its cores alone", func(t *testing.T) {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}

@@ -6,8 +6,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -44,11 +42,7 @@ func BenchmarkThroughput(b *testing.B) {
 	k.clear()
 	b.Cleanup(func() { k.t = b; k.clear() })
 	together(*benchNodes, func(i int) { k.add(fmt.Sprintf("node-%d", i), []int64{16, 16, 16, 16}) })
-	plain := filepath.Join(b.TempDir(), "kube-scheduler.yaml")
-	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: {leaderElect: false}\nclientConnection: {kubeconfig: " + plane.Kubeconfig + ", qps: 1000, burst: 1000}\n"
-	if err := os.WriteFile(plain, []byte(text), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	plain := plainConfiguration(b, plane.Kubeconfig)
 	args := "--config=" + configuration(b, plane.Kubeconfig)
 	for _, test := range []struct {
 		name string
