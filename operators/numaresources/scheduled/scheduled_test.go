@@ -10,11 +10,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -444,8 +446,11 @@ func TestABurstFillsZonesAndNoPodIsRefused(t *testing.T) {
 				k.must(k.client.List(t.Context(), &pods, client.InNamespace(namespace)))
 				running = 0
 				for _, pod := range pods.Items {
-					if pod.Status.Phase == corev1.PodRunning {
+					switch {
+					case pod.Status.Phase == corev1.PodRunning:
 						running += asked[pod.Name]
+					case pod.Spec.NodeName != "" && pod.Status.StartTime == nil:
+						return fmt.Errorf("pod %s is on its way", pod.Name)
 					}
 				}
 				if running*100 < best*95 {
@@ -533,22 +538,114 @@ func priority(k *kubelets, name string, value int32) func(*corev1.Pod) {
 
 func TestItEndsWhileTheClusterIsAway(t *testing.T) {
 	file := program(t, "TEST_ASSET_SCHEDULER")
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	// Nothing listens on the port of discard.
-	text := "{apiVersion: v1, kind: Config, clusters: [{name: a, cluster: {server: 'https://127.0.0.1:9'}}], contexts: [{name: a, context: {cluster: a}}], current-context: a}\n"
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+	ends := func(t *testing.T, process *testenv.Process) {
+		if !process.Running() {
+			t.Fatalf("it has ended by itself:\n%s", process.Log())
+		}
+		began := time.Now()
+		_ = process.Terminate(t, 30*time.Second)
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("it took %s to end", took)
+		} else {
+			t.Logf("it took %s to end", took)
+		}
+	}
+	t.Run("nothing listens when it starts", func(t *testing.T) {
+		kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+		// Nothing listens on the port of discard.
+		text := "{apiVersion: v1, kind: Config, clusters: [{name: a, cluster: {server: 'https://127.0.0.1:9'}}], contexts: [{name: a, context: {cluster: a}}], current-context: a}\n"
+		if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		process := testenv.RunFile(t, file, "--config="+configuration(t, kubeconfig), "--secure-port=0")
+		time.Sleep(3 * time.Second)
+		ends(t, process)
+	})
+	t.Run("kube-apiserver does not answer when it starts", func(t *testing.T) {
+		kubeconfig, silence := between(t, testenv.Start(t))
+		silence()
+		ports, err := testenv.FreePorts(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// With a port, it first asks who may read its metrics.
+		process := testenv.RunFile(t, file, "--config="+configuration(t, kubeconfig), fmt.Sprintf("--secure-port=%d", ports[0]), "--cert-dir="+t.TempDir())
+		time.Sleep(3 * time.Second)
+		ends(t, process)
+	})
+	t.Run("kube-apiserver answers no more while it binds pods", func(t *testing.T) {
+		plane := testenv.Start(t)
+		k := &kubelets{t: t, client: plane.Client, nodes: map[string]*node{}}
+		k.clear()
+		t.Cleanup(k.clear)
+		k.add("node-0", []int64{100, 100})
+		kubeconfig, silence := between(t, plane)
+		process := testenv.RunFile(t, file, "--config="+configuration(t, kubeconfig), "--secure-port=0")
+		bound := func(name string) error {
+			if pod := k.read(name); pod.Spec.NodeName == "" {
+				return fmt.Errorf("pod %s has no node", name)
+			}
+			return nil
+		}
+		k.pod("first", "1")
+		k.eventually(func() error { return bound("first") })
+		for i := range 20 {
+			k.pod(fmt.Sprintf("pod-%d", i), "1")
+		}
+		silence()
+		time.Sleep(3 * time.Second)
+		ends(t, process)
+	})
+}
+
+// between passes connections on to kube-apiserver, until it is told to be silent: then nothing that is sent arrives. It returns a kubeconfig.
+func between(t *testing.T, plane *testenv.ControlPlane) (kubeconfig string, silence func()) {
+	t.Helper()
+	server := strings.TrimPrefix(plane.Config.Host, "https://")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
-	process := testenv.RunFile(t, file, "--config="+configuration(t, kubeconfig), "--secure-port=0")
-	time.Sleep(3 * time.Second)
-	if !process.Running() {
-		t.Fatalf("it has ended by itself:\n%s", process.Log())
+	t.Cleanup(func() { listener.Close() })
+	var silent atomic.Bool
+	pass := func(to, from net.Conn) {
+		defer to.Close()
+		buffer := make([]byte, 32*1024)
+		for {
+			n, err := from.Read(buffer)
+			if err != nil {
+				return
+			}
+			if silent.Load() {
+				continue
+			}
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
 	}
-	began := time.Now()
-	_ = process.Terminate(t, 30*time.Second)
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it took %s to end", took)
-	} else {
-		t.Logf("it took %s to end", took)
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			behind, err := net.Dial("tcp", server)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			go pass(client, behind)
+			go pass(behind, client)
+		}
+	}()
+	text, err := os.ReadFile(plane.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
 	}
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(strings.ReplaceAll(string(text), server, listener.Addr().String())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig, func() { silent.Store(true) }
 }
