@@ -167,6 +167,16 @@ func (l *lab) boot(ctx context.Context, before, next *provider.Machine) (id stri
 	return id, err
 }
 
+// renew makes the VM a machine of no pool: it boots without anything of its pool, and its Node goes.
+func (l *lab) renew(t *testing.T) {
+	t.Helper()
+	if _, err := l.boot(t.Context(), l.provider.Machines[l.Name], &provider.Machine{Name: l.Name}); err != nil {
+		t.Fatal(err)
+	}
+	delete(l.provider.Machines, l.Name)
+	l.Call(t, "delete", "node", l.Name)
+}
+
 func (l *lab) bootID(ctx context.Context) (string, error) {
 	return l.vm.Run(ctx, "cat /proc/sys/kernel/random/boot_id")
 }

@@ -59,6 +59,7 @@ func TestAPoolsChangeCostsAMachineAtMostOneBoot(t *testing.T) {
 	runRows(t, "tuning", []row{
 		{"a sysctl changes and nothing boots", with(sysctl)},
 		{"kernel arguments come with one boot", with(kernelArguments)},
+		{"a machine that is new to the pool has the arguments at its first boot", with(newMachine)},
 		{"a PerformanceProfile makes a partitioned node with one boot", with(performanceProfile)},
 		{"what is removed goes with one boot", with(removed)},
 		{"TuneD is killed and its profile is removed", with(tunedKilled)},
@@ -89,6 +90,35 @@ func kernelArguments(t *testing.T, l *lab) {
 		t.Errorf("the kernel's list nohz_full is %q, want 1,3", list)
 	}
 	l.await(t, msgmnb, "70000")
+}
+
+// The pool's configuration stays as it is, and nothing boots again.
+func newMachine(t *testing.T, l *lab) {
+	l.have(t, withArguments)
+	pool, err := l.rendered(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.renew(t)
+	if got := l.arguments(t); !slices.Equal(got, l.bare) {
+		t.Fatalf("a machine of no pool has the kernel arguments %q, want %q", got, l.bare)
+	}
+	before := l.boots(t)
+	if err := l.provider.Join(t.Context(), l.Name, nodePool); err != nil {
+		t.Fatal(err)
+	}
+	l.settle(t)
+	if after := l.boots(t); len(after) != len(before)+1 {
+		t.Errorf("the boots were %q, and are %q, want one more", before, after)
+	}
+	if got := l.arguments(t); !slices.Contains(got, "skew_tick=1") || !slices.Contains(got, "nohz_full=1,3") {
+		t.Errorf("the kernel has the arguments %q", got)
+	}
+	l.await(t, msgmnb, "70000")
+	const target = "hypershift.openshift.io/nodePoolTargetConfigVersion"
+	if now, err := l.rendered(t); err != nil || now.Annotations[target] != pool.Annotations[target] {
+		t.Errorf("the pool's configuration is %s (%v), and was %s", now.Annotations[target], err, pool.Annotations[target])
+	}
 }
 
 // tunedBeforePods checks that the unit of the host has applied a profile before this boot's kubelet started.
