@@ -3,6 +3,7 @@
 package lint
 
 import (
+	"errors"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -686,16 +687,23 @@ func within(path string, of []string) bool {
 	return slices.ContainsFunc(of, func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") })
 }
 
-// importPath is what the packages of a directory are imported as.
+var moduleLine = regexp.MustCompile(`(?m)^module (\S+)$`)
+
+// importPath is what the package of a directory is imported as: the path of the module around it, and its own there.
 func importPath(t *testing.T, dir string) string {
 	t.Helper()
-	list := exec.Command("go", "list", "-e", "-f", "{{.ImportPath}}", ".")
-	list.Dir, list.Stderr = dir, os.Stderr
-	path, err := list.Output()
-	if err != nil {
-		t.Fatalf("go list in %s: %v", dir, err)
+	for around := dir; ; around = filepath.Dir(around) {
+		text, err := os.ReadFile(filepath.Join(around, "go.mod"))
+		if errors.Is(err, fs.ErrNotExist) && around != root {
+			continue
+		}
+		below, relErr := filepath.Rel(around, dir)
+		module := moduleLine.FindSubmatch(text)
+		if err := errors.Join(err, relErr); err != nil || module == nil {
+			t.Fatalf("no go.mod says the path of %s: %v", dir, err)
+		}
+		return filepath.ToSlash(filepath.Join(string(module[1]), below))
 	}
-	return strings.TrimSpace(string(path))
 }
 
 // importsOf returns what the Go files of a directory, tests included, and unless it is alone of all
