@@ -49,11 +49,16 @@ bench-classes: ## Measure what workload classes save: a wave and a day on a virt
 	@mkdir -p $(OUT)/classes
 	cd test/classes && $(ALIKE) go test -count=1 -timeout=60m -v . -args -out="$(CURDIR)/$(OUT)/classes" -seed=$(TRACE_SEED)
 
+# Karpenter, with its own provider for kwok.
+.PHONY: karpenter
+karpenter:
+	cd build/karpenter && $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(OUT)/bin/test-karpenter" sigs.k8s.io/karpenter/kwok
+
 .PHONY: bench-classes-wave
-bench-classes-wave: build operators-machines ## Compare that clock with a control plane, by a wave of two hours in twelve minutes
+bench-classes-wave: build operators-machines karpenter ## Play a wave of two hours in twelve minutes on a control plane, to compare with that clock, and twice with Karpenter; PART=workload-classes plays one
 	@mkdir -p $(OUT)/classes
 	cd test/classes && $(ALIKE) go test -count=1 -run='^TestCompressed$$' . -args -out="$(CURDIR)/$(OUT)/classes" -seed=$(TRACE_SEED)
-	cd operators && $(ALIKE) $(CONTROL_PLANE) go test -vet=off -count=1 -timeout=40m -v -run='^TestTheWaveOnAControlPlane$$' ./workloadclasses/controller -args -wave="$(CURDIR)/$(OUT)/classes/compressed.json"
+	cd operators && $(ALIKE) $(CONTROL_PLANE) TEST_ASSET_KARPENTER="$(CURDIR)/$(OUT)/bin/test-karpenter" go test -vet=off -count=1 -timeout=90m -v -run='^TestTheWaveOnAControlPlane$$$(if $(PART),/^($(PART))$$)' ./workloadclasses/controller -args -wave="$(CURDIR)/$(OUT)/classes/compressed.json"
 
 # CLASSES_SEEDS is how many seeded runs there are in which calls of the API fail.
 CLASSES_SEEDS ?= 1000

@@ -4,7 +4,6 @@ package controller
 
 import (
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,13 +23,7 @@ import (
 func (w *world) installClusterAPI() {
 	t := w.t
 	t.Helper()
-	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
-	list.Dir = filepath.Join(testenv.Module(), "test", "clusterapi")
-	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bases := envtest.CRDInstallOptions{Paths: []string{filepath.Join(strings.TrimSpace(string(out)), "core", "config", "crd", "bases")}}
+	bases := envtest.CRDInstallOptions{Paths: []string{filepath.Join(source(t, filepath.Join("test", "clusterapi"), "sigs.k8s.io/cluster-api"), "core", "config", "crd", "bases")}}
 	if err := envtest.ReadCRDFiles(&bases); err != nil {
 		t.Fatal(err)
 	}

@@ -61,21 +61,10 @@ func asset(t testing.TB, variable, beside string) string {
 // newWorld starts what has not been started, with a class of some nodes, whose set has a minimum.
 func newWorld(t testing.TB, replicas, minimum int) *world {
 	t.Helper()
-	scheduler := asset(t, "TEST_ASSET_KUBE_SCHEDULER", "kube-scheduler")
 	program := asset(t, "TEST_ASSET_MACHINES", "")
-	w := &world{companiontest.Install(t, Name), t, MachineSet, "machine.openshift.io/v1beta1"}
+	w := newWorldWithoutMachines(t)
 	w.installMachines()
-	ports, err := testenv.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	testenv.RunFile(t, scheduler, "--kubeconfig="+w.Kubeconfig, "--leader-elect=false", "--authentication-skip-lookup", fmt.Sprintf("--secure-port=%d", ports[0]), "--bind-address=127.0.0.1", "--cert-dir="+t.TempDir())
 	testenv.RunFile(t, program, "--kubeconfig="+w.Kubeconfig, "-v=1")
-	for _, name := range []string{machineNamespace, "ci-op-x"} {
-		if err := w.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil && !apierrors.IsAlreadyExists(err) {
-			t.Fatal(err)
-		}
-	}
 	w.create("MachineAutoscaler", "autoscaling.openshift.io/v1beta1", map[string]any{
 		"minReplicas": int64(minimum), "maxReplicas": int64(80),
 		"scaleTargetRef": map[string]any{"apiVersion": "machine.openshift.io/v1beta1", "kind": "MachineSet", "name": setName},
@@ -103,17 +92,29 @@ func newWorld(t testing.TB, replicas, minimum int) *world {
 	return w
 }
 
+// newWorldWithoutMachines starts the rest of what has not been started.
+func newWorldWithoutMachines(t testing.TB) *world {
+	t.Helper()
+	scheduler := asset(t, "TEST_ASSET_KUBE_SCHEDULER", "kube-scheduler")
+	w := &world{companiontest.Install(t, Name), t, MachineSet, "machine.openshift.io/v1beta1"}
+	ports, err := testenv.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.RunFile(t, scheduler, "--kubeconfig="+w.Kubeconfig, "--leader-elect=false", "--authentication-skip-lookup", fmt.Sprintf("--secure-port=%d", ports[0]), "--bind-address=127.0.0.1", "--cert-dir="+t.TempDir())
+	for _, name := range []string{machineNamespace, "ci-op-x"} {
+		if err := w.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
 // installMachines installs OpenShift's CRDs, from the module that the test's controllers are of.
 func (w *world) installMachines() {
 	w.t.Helper()
-	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/openshift/api")
-	list.Dir = filepath.Join(testenv.Module(), "test", "machines")
-	out, err := list.Output()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	crds := filepath.Join(strings.TrimSpace(string(out)), "machine", "v1beta1", "zz_generated.crd-manifests")
-	_, err = envtest.InstallCRDs(w.Config, envtest.CRDInstallOptions{Paths: []string{
+	crds := filepath.Join(source(w.t, filepath.Join("test", "machines"), "github.com/openshift/api"), "machine", "v1beta1", "zz_generated.crd-manifests")
+	_, err := envtest.InstallCRDs(w.Config, envtest.CRDInstallOptions{Paths: []string{
 		filepath.Join(crds, "0000_10_machine-api_01_machines-Default.crd.yaml"),
 		filepath.Join(crds, "0000_10_machine-api_01_machinesets-Default.crd.yaml"),
 		filepath.Join("testdata", "machineautoscalers.yaml"),
@@ -121,6 +122,18 @@ func (w *world) installMachines() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// source returns the directory of a module that another module, in a directory below this one or beside it, requires.
+func source(t testing.TB, by, module string) string {
+	t.Helper()
+	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module)
+	list.Dir = filepath.Join(testenv.Module(), by)
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 func (w *world) create(kind, version string, spec map[string]any) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"testing"
@@ -42,10 +43,8 @@ type played struct {
 	Timing      workloadclasses.Timing
 }
 
-// A wave of two hours in twelve minutes, with kube-apiserver and its RuntimeClass admission, kube-scheduler, the eviction by
-// taint of kube-controller-manager, OpenShift's controllers of Machines and the companion as a process. The test plays the
-// kubelets, a DaemonSet, and the autoscaler that scales up. No pod of the class is disturbed, and it needs about the
-// node-hours that the virtual clock has calculated.
+// A wave of two hours in twelve minutes, with kube-apiserver and its RuntimeClass admission, kube-scheduler and the eviction by
+// taint of kube-controller-manager. The test plays the kubelets and a DaemonSet.
 func TestTheWaveOnAControlPlane(t *testing.T) {
 	if *waveFile == "" {
 		t.Skip("-wave names no file; make bench-classes-wave does it")
@@ -58,33 +57,25 @@ func TestTheWaveOnAControlPlane(t *testing.T) {
 	if err := json.Unmarshal(data, &wave); err != nil {
 		t.Fatal(err)
 	}
+	t.Run("workload-classes", func(t *testing.T) { classesInAWave(t, &wave) })
+	t.Run("karpenter", func(t *testing.T) { karpenterInAWave(t, &wave, nil) })
+	t.Run("karpenter-do-not-disrupt", func(t *testing.T) { karpenterInAWave(t, &wave, map[string]string{doNotDisrupt: "true"}) })
+}
+
+// The companion is a process, with OpenShift's controllers of Machines, and the test plays the autoscaler that scales up. No pod
+// of the class is disturbed, and it needs about the node-hours that the virtual clock has calculated.
+func classesInAWave(t *testing.T, wave *played) {
 	w := newWorld(t, 1, 1)
 	w.evictByTaint()
-	w.start(func(s *Settings) {
+	program := w.start(func(s *Settings) {
 		s.Period.Duration, s.MaxCordon.Duration, s.MinNodeAge.Duration = wave.Policy.Period, wave.Policy.MaxCordon, wave.Policy.MinNodeAge
 		s.DrainGrace.Duration, s.DrainPatience.Duration = wave.Timing.Grace, wave.Timing.Patience
 	})
-	k := &kubelets{world: w, wave: &wave, by: map[types.UID]*run{}, seen: map[string]bool{}}
-	began := time.Now()
-	var last time.Duration
-	for {
-		at := time.Since(began)
-		if at >= wave.Until {
-			break
-		}
-		k.tick(at, at-last)
-		last = at
-		time.Sleep(500 * time.Millisecond)
-	}
-	waits := k.waits()
-	t.Logf("on the control plane %.2f node-hours, pods wait %s and %s (half, one in 100), at most %d nodes, %d in all; %d pods were disturbed; %d nodes were given back, %d pods of DaemonSets left, %d of them by taint",
-		k.hours, waits[len(waits)/2], waits[len(waits)*99/100], k.most, len(k.seen), k.disturbed, k.gone(), k.left, k.byTaint())
+	k := &kubelets{world: w, wave: wave, program: program, by: map[types.UID]*run{}, seen: map[string]bool{}}
+	k.play()
 	t.Logf("on the virtual clock %.2f node-hours, pods wait %s and %s, at most %d nodes, %d in all; the deviation of node-hours is %+.0f %%", wave.Hours, wave.P50, wave.P99, wave.Most, wave.Made, (k.hours/wave.Hours-1)*100)
 	if k.disturbed > 0 {
 		t.Errorf("%d pods were disturbed", k.disturbed)
-	}
-	if ended := len(waits); ended != len(wave.Pods) {
-		t.Errorf("%d of %d pods got a node", ended, len(wave.Pods))
 	}
 	if ratio := k.hours / wave.Hours; ratio < 0.6 || ratio > 1.6 {
 		t.Errorf("%.2f node-hours, and the virtual clock says %.2f", k.hours, wave.Hours)
@@ -92,6 +83,28 @@ func TestTheWaveOnAControlPlane(t *testing.T) {
 	if k.gone() == 0 || k.left == 0 {
 		t.Errorf("%d nodes were given back, and %d pods of DaemonSets left", k.gone(), k.left)
 	}
+}
+
+// play plays the wave to its end, and until all pods have ended.
+func (k *kubelets) play() {
+	t := k.t
+	t.Helper()
+	began := time.Now()
+	for last := time.Duration(0); last < k.wave.Until || k.going(); {
+		at := time.Since(began)
+		switch {
+		case !k.program.Running():
+			t.Fatal("the program that gives nodes back has ended; it does if kube-apiserver does not answer for seconds")
+		case at > 2*k.wave.Until:
+			t.Fatal("some pods have not ended in twice the time of the wave")
+		}
+		k.tick(at, at-last)
+		last = at
+		time.Sleep(500 * time.Millisecond)
+	}
+	waits := k.waits()
+	t.Logf("on the control plane %.2f node-hours, %.2f of them without a pod; %d pods wait %s and %s (half, one in 100); at most %d nodes, %d in all; %d pods were disturbed, after %s of work; %d nodes were given back, %d pods of DaemonSets left, %d of them by taint",
+		k.hours, k.idle, len(k.wave.Pods), waits[len(waits)/2], waits[len(waits)*99/100], k.most, len(k.seen), k.disturbed, k.lost.Round(time.Second), k.gone(), k.left, k.byTaint())
 }
 
 // evictByTaint runs that part of kube-controller-manager. The eviction relies on an index that only the controller of
@@ -177,6 +190,7 @@ func TestTheTaintTakesWhatABudgetKeeps(t *testing.T) {
 
 // run is a pod of the wave.
 type run struct {
+	of        int // its place in the wave
 	length    time.Duration
 	cpu       int64
 	created   time.Duration
@@ -189,37 +203,74 @@ type run struct {
 type kubelets struct {
 	*world
 	wave *played
-	next int
-	by   map[types.UID]*run
+	// program is what gives nodes back.
+	program *testenv.Process
+	// karpenter is nil if the nodes are those of Machines.
+	karpenter *karpenters
+	next      int
+	by        map[types.UID]*run
 	// orders are when machines come that the autoscaler has ordered.
 	orders []time.Duration
 	scaled time.Duration
 	// seen are the nodes there ever were.
-	seen            map[string]bool
-	hours           float64
+	seen map[string]bool
+	// hours are those of nodes, and idle those of them without a pod of the wave.
+	hours, idle     float64
 	most, disturbed int
-	left            int
+	// lost is how long pods had run that were disturbed.
+	lost time.Duration
+	left int
+}
+
+// create creates a pod of the wave.
+func (k *kubelets) create(i int, at time.Duration) {
+	k.t.Helper()
+	of, pod := k.wave.Pods[i], k.pod("wave", "0")
+	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(of.CPU, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(of.Memory<<20, resource.BinarySI)}
+	if k.karpenter != nil {
+		pod.Annotations = maps.Clone(k.karpenter.annotations) // the response is decoded into it
+	}
+	if err := k.Client.Create(k.t.Context(), pod); err != nil {
+		k.t.Fatal(err)
+	}
+	if pod.Labels[workloadclasses.ClassLabel] == "" {
+		k.t.Fatalf("pod %s has no class", pod.Name)
+	}
+	k.by[pod.UID] = &run{of: i, length: of.Length, cpu: pod.Spec.Overhead.Cpu().MilliValue() + of.CPU, created: at}
+}
+
+// disturb counts a pod that was deleted before its end. Another one begins its work again where that is to be expected.
+func (k *kubelets) disturb(r *run, at time.Duration) {
+	k.disturbed, k.lost, r.ended = k.disturbed+1, k.lost+at-r.started, true
+	if k.karpenter != nil {
+		k.create(r.of, at)
+	}
+}
+
+// going reports whether there are pods of the wave that have not ended.
+func (k *kubelets) going() bool {
+	for _, r := range k.by {
+		if !r.ended {
+			return true
+		}
+	}
+	return k.next < len(k.wave.Pods)
 }
 
 func (k *kubelets) tick(at, since time.Duration) {
 	t := k.t
 	t.Helper()
 	for ; k.next < len(k.wave.Pods) && k.wave.Pods[k.next].Created <= at; k.next++ {
-		of := k.wave.Pods[k.next]
-		pod := k.pod("wave", "0")
-		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(of.CPU, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(of.Memory<<20, resource.BinarySI)}
-		if err := k.Client.Create(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
-		if pod.Labels[workloadclasses.ClassLabel] == "" {
-			t.Fatalf("pod %s has no class", pod.Name)
-		}
-		k.by[pod.UID] = &run{length: of.Length, cpu: pod.Spec.Overhead.Cpu().MilliValue() + of.CPU, created: at}
+		k.create(k.next, at)
 	}
 	nodes, pods := k.nodes(), k.pods()
-	k.hours += since.Hours() * float64(len(nodes)+len(k.orders))
-	k.most = max(k.most, len(nodes)+len(k.orders))
-	free, daemons, there := map[string]int64{}, map[string]bool{}, map[types.UID]bool{}
+	paid := len(nodes) + len(k.orders)
+	if k.karpenter != nil {
+		paid = k.karpenter.look(nodes)
+	}
+	k.hours += since.Hours() * float64(paid)
+	k.most = max(k.most, paid)
+	free, daemons, busy, there := map[string]int64{}, map[string]bool{}, map[string]bool{}, map[types.UID]bool{}
 	for name, node := range nodes {
 		k.seen[name] = true
 		free[name] = node.Status.Allocatable.Cpu().MilliValue()
@@ -232,6 +283,9 @@ func (k *kubelets) tick(at, since time.Duration) {
 		pod := &pods[i]
 		there[pod.UID] = true
 		r := k.by[pod.UID]
+		if r != nil && pod.Spec.NodeName != "" {
+			busy[pod.Spec.NodeName] = true
+		}
 		switch {
 		case r == nil && pod.DeletionTimestamp != nil: // of the DaemonSet: as a kubelet ends it
 			k.left++
@@ -254,24 +308,27 @@ func (k *kubelets) tick(at, since time.Duration) {
 		default:
 			free[pod.Spec.NodeName] -= r.cpu
 			if _, ok := nodes[pod.Spec.NodeName]; !ok || pod.DeletionTimestamp != nil {
-				t.Errorf("pod %s runs on node %s, which is gone or ends it", pod.Name, pod.Spec.NodeName)
-				k.disturbed, r.ended = k.disturbed+1, true
+				t.Logf("after %s, pod %s runs on node %s, which is gone or ends it", at.Round(time.Second), pod.Name, pod.Spec.NodeName)
 				k.remove(pod)
+				k.disturb(r, at)
 			}
 		}
 	}
 	for uid, r := range k.by {
 		if r.started > 0 && !r.ended && !there[uid] {
-			t.Errorf("a pod that has run for %s of %s is gone", at-r.started, r.length)
-			k.disturbed, r.ended = k.disturbed+1, true
+			t.Logf("after %s, a pod that has run for %s of %s is gone", at.Round(time.Second), at-r.started, r.length)
+			k.disturb(r, at)
 		}
 	}
+	k.idle += since.Hours() * float64(max(0, paid-len(busy)))
 	for name, node := range nodes {
-		if !daemons[name] && !hasTaint(node, workloadclasses.EvictTaint) {
+		if !daemons[name] && !hasTaint(node, workloadclasses.EvictTaint) && !hasTaint(node, unregisteredTaint) && !hasTaint(node, disruptedTaint) {
 			k.daemon(name)
 		}
 	}
-	k.autoscale(at, free, waiting)
+	if k.karpenter == nil {
+		k.autoscale(at, free, waiting)
+	}
 }
 
 // autoscale orders machines for pods that fit nowhere, each ten seconds, and delivers what it has ordered.
