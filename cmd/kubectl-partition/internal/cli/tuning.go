@@ -110,7 +110,9 @@ type tunedNode struct {
 	// Tuned has the recommendation, and ConfigMap is where the management cluster has that, in the control-plane namespace.
 	Tuned     string `json:"tuned,omitempty"`
 	ConfigMap string `json:"configMap,omitempty"`
-	Tie       string `json:"tie,omitempty"`
+	// Why is the entry of that Tuned which the node gets: its priority, and what it goes by.
+	Why string `json:"why,omitempty"`
+	Tie string `json:"tie,omitempty"`
 	// Applied and Degraded are True, False, or Unknown if the operand has not said anything about the present profile.
 	Applied  metav1.ConditionStatus `json:"applied"`
 	Degraded metav1.ConditionStatus `json:"degraded"`
@@ -207,9 +209,9 @@ func (c *tuningStatusOptions) Run(ctx context.Context) error {
 	status := statusOf(nodes.Items, profiles, tuneds)
 	err = c.format.Print(c.streams.Out, status, func(w io.Writer, _ bool) error {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		output.Row(table, "NODE", "NODEPOOL", "PROFILE", "TUNED", "CONFIGMAP", "APPLIED", "DEGRADED")
+		output.Row(table, "NODE", "NODEPOOL", "PROFILE", "TUNED", "CONFIGMAP", "WHY", "APPLIED", "DEGRADED")
 		for _, node := range status.Nodes {
-			output.Row(table, node.Node, cmp.Or(node.NodePool, "-"), cmp.Or(node.Profile, "-"), cmp.Or(node.Tuned, "-"), cmp.Or(node.ConfigMap, "-"), node.Applied, node.Degraded)
+			output.Row(table, node.Node, cmp.Or(node.NodePool, "-"), cmp.Or(node.Profile, "-"), cmp.Or(node.Tuned, "-"), cmp.Or(node.ConfigMap, "-"), cmp.Or(node.Why, "-"), node.Applied, node.Degraded)
 		}
 		if err := table.Flush(); err != nil {
 			return err
@@ -242,9 +244,9 @@ func (c *tuningStatusOptions) Run(ctx context.Context) error {
 // statusOf says of each node how it is tuned.
 func statusOf(nodes []corev1.Node, profiles []tunedv1.Profile, tuneds []tunedv1.Tuned) tuningStatus {
 	status := tuningStatus{TypeMeta: output.TypeMeta("TuningStatus"), Nodes: []tunedNode{}}
-	pools, byName := map[string]string{}, map[string]*tunedv1.Profile{}
+	tunedOf, byName := map[string]tunedv1.Tuned{}, map[string]*tunedv1.Profile{}
 	for _, tuned := range tuneds {
-		pools[tuned.Name] = tuned.Labels[tunedv1.NodePoolNameLabel]
+		tunedOf[tuned.Name] = tuned
 		for _, condition := range tuned.Status.Conditions {
 			wrong := condition.Type == tunedv1.ConditionValid && condition.Status == metav1.ConditionFalse ||
 				condition.Type == tunedv1.ConditionDegraded && condition.Status == metav1.ConditionTrue
@@ -266,8 +268,11 @@ func statusOf(nodes []corev1.Node, profiles []tunedv1.Profile, tuneds []tunedv1.
 		}
 		one.Profile = profile.Spec.Config.TunedProfile
 		one.Tuned, one.Tie = profile.Annotations[tuning.TunedAnnotation], profile.Annotations[tuning.TieAnnotation]
-		if pool := pools[one.Tuned]; pool != "" {
-			one.ConfigMap = "tuned-" + pool
+		if tuned, ok := tunedOf[one.Tuned]; ok {
+			if pool := tuned.Labels[tunedv1.NodePoolNameLabel]; pool != "" {
+				one.ConfigMap = "tuned-" + pool
+			}
+			one.Why = whyChosen(tuned, nodes[i].Labels, one.Profile)
 		}
 		if profile.Status.ObservedGeneration == profile.Generation {
 			if applied := meta.FindStatusCondition(profile.Status.Conditions, tunedv1.ConditionApplied); applied != nil {
@@ -288,6 +293,34 @@ func statusOf(nodes []corev1.Node, profiles []tunedv1.Profile, tuneds []tunedv1.
 		status.Nodes = append(status.Nodes, one)
 	}
 	return status
+}
+
+// whyChosen says by which entry of a Tuned a node with these labels gets a profile: with which priority, and what that goes by. It is
+// empty if the Tuned has no such entry any more. Of an entry that goes by pods, it is not known here whether they match.
+func whyChosen(tuned tunedv1.Tuned, labels map[string]string, profile string) string {
+	entry, found := tuning.Choose(tuning.Node{Labels: labels}, []tunedv1.Tuned{tuned})
+	why := entry.TunedRecommend
+	if !found || why.Profile != profile {
+		i := slices.IndexFunc(tuned.Spec.Recommend, func(entry tunedv1.TunedRecommend) bool { return entry.Profile == profile })
+		if i < 0 {
+			return ""
+		}
+		why = tuned.Spec.Recommend[i]
+	}
+	text := fmt.Sprintf("priority %d, every node", why.Priority)
+	for i, match := range why.Match {
+		by := match.Label
+		if match.Value != nil {
+			by += "=" + *match.Value
+		}
+		if match.Type == tunedv1.MatchPod {
+			by += " of a pod"
+		}
+		if text += " or " + by; i == 0 {
+			text = fmt.Sprintf("priority %d, by %s", why.Priority, by)
+		}
+	}
+	return text
 }
 
 type tuningPlan struct {

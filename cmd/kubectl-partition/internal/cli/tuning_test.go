@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +19,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
@@ -62,6 +65,7 @@ func tunedNodes(t *testing.T, pools [3]string, change func(*tunedv1.Profile, *tu
 	object := &tunedv1.Tuned{
 		TypeMeta:   metav1.TypeMeta{APIVersion: tunedv1.GroupVersion.String(), Kind: "Tuned"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: tunedv1.Namespace, Name: hosted, Labels: map[string]string{tunedv1.NodePoolNameLabel: "pool-a"}},
+		Spec:       tunedv1.TunedSpec{Profile: spec.Profile, Recommend: []tunedv1.TunedRecommend{{Profile: "queues", Priority: 20}}},
 	}
 	if change != nil {
 		change(profile, object)
@@ -76,15 +80,24 @@ func tunedNodes(t *testing.T, pools [3]string, change func(*tunedv1.Profile, *tu
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{tunedv1.NodePoolLabel: pool}}}
 	}
 	var output, problems bytes.Buffer
-	c := &tuningCommand{
-		streams: genericiooptions.IOStreams{In: strings.NewReader(tunedFile), Out: &output},
-		kube:    fake.NewClientset(node("n1", pools[0]), node("n2", pools[1]), node("n3", pools[2])),
-		objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme, map[schema.GroupVersionResource]string{
-			tunedv1.GroupVersion.WithResource("tuneds"): "TunedList", tunedv1.GroupVersion.WithResource("profiles"): "ProfileList",
-		}, append(more, profile, other, object)...),
-	}
+	kube := fake.NewClientset(node("n1", pools[0]), node("n2", pools[1]), node("n3", pools[2]))
+	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme, map[schema.GroupVersionResource]string{
+		tunedv1.GroupVersion.WithResource("tuneds"): "TunedList", tunedv1.GroupVersion.WithResource("profiles"): "ProfileList",
+	}, append(more, profile, other, object)...)
+	c := &tuningCommand{streams: genericiooptions.IOStreams{In: strings.NewReader(tunedFile), Out: &output}, kube: kube, objects: objects}
 	code = ExitCode(run(c), &problems)
+	writesNothing(t, kube.Actions(), objects.Actions())
 	return code, output.String(), problems.String()
+}
+
+// writesNothing checks that all requests to a cluster read.
+func writesNothing(t *testing.T, actions ...[]clienttesting.Action) {
+	t.Helper()
+	for _, action := range slices.Concat(actions...) {
+		if !slices.Contains([]string{"get", "list", "watch"}, action.GetVerb()) {
+			t.Errorf("there is a request to %s %s", action.GetVerb(), action.GetResource().Resource)
+		}
+	}
 }
 
 func TestTuningStatus(t *testing.T) {
@@ -94,22 +107,32 @@ func TestTuningStatus(t *testing.T) {
 		want   []string
 	}{
 		"a node without a Profile": {nil, []string{
-			"NODE  NODEPOOL  PROFILE  TUNED            CONFIGMAP     APPLIED  DEGRADED",
-			"n1    pool-a    queues   queues-c82f3ed1  tuned-pool-a  True     False",
-			"n3    pool-b    -        -                -             Unknown  Unknown",
+			"NODE  NODEPOOL  PROFILE  TUNED            CONFIGMAP     WHY                      APPLIED  DEGRADED",
+			"n1    pool-a    queues   queues-c82f3ed1  tuned-pool-a  priority 20, every node  True     False",
+			"n3    pool-b    -        -                -             -                        Unknown  Unknown",
 			"node n3: it has no Profile yet",
 		}},
 		"an error of TuneD": {func(p *tunedv1.Profile, _ *tunedv1.Tuned) {
 			p.Status.Conditions[1] = metav1.Condition{Type: tunedv1.ConditionDegraded, Status: metav1.ConditionTrue, Message: "TuneD reported errors: no such thing"}
-		}, []string{"queues-c82f3ed1  tuned-pool-a  True     True", "node n1: TuneD reported errors: no such thing"}},
+		}, []string{"tuned-pool-a  priority 20, every node  True     True", "node n1: TuneD reported errors: no such thing"}},
 		"a status of an older profile": {func(p *tunedv1.Profile, _ *tunedv1.Tuned) { p.Generation = 4 },
-			[]string{"tuned-pool-a  Unknown  Unknown", "node n1: TuneD has not said anything about this profile yet"}},
+			[]string{"priority 20, every node  Unknown  Unknown", "node n1: TuneD has not said anything about this profile yet"}},
 		"a tie": {func(p *tunedv1.Profile, _ *tunedv1.Tuned) { p.Annotations[tuning.TieAnnotation] = "other" },
 			[]string{"node n1: the profile other has the same priority"}},
 		"a ConfigMap that is not valid": {func(_ *tunedv1.Profile, object *tunedv1.Tuned) {
 			object.Status.Conditions = []metav1.Condition{{Type: tunedv1.ConditionValid, Status: metav1.ConditionFalse, Message: "document 2, line 9"}}
 		}, []string{"Tuned queues-c82f3ed1: document 2, line 9"}},
-		"control characters": {func(p *tunedv1.Profile, _ *tunedv1.Tuned) { p.Spec.Config.TunedProfile = "a\x1b[31m" }, []string{`a\x1b[31m`}},
+		"labels of nodes and pods": {func(_ *tunedv1.Profile, object *tunedv1.Tuned) {
+			object.Spec.Recommend = []tunedv1.TunedRecommend{
+				{Profile: "other", Priority: 10, Match: []tunedv1.TunedMatch{{Label: "fast"}}},
+				{Profile: "queues", Priority: 15, Match: []tunedv1.TunedMatch{{Label: "zone", Value: ptr.To("a")}, {Label: "app", Value: ptr.To("db"), Type: tunedv1.MatchPod}}},
+			}
+		}, []string{"priority 15, by zone=a or app=db of a pod"}},
+		"the entry that the node's labels choose": {func(_ *tunedv1.Profile, object *tunedv1.Tuned) {
+			object.Spec.Recommend = append(object.Spec.Recommend, tunedv1.TunedRecommend{Profile: "queues", Priority: 5, Match: []tunedv1.TunedMatch{{Label: tunedv1.NodePoolLabel}}})
+		}, []string{"priority 5, by hypershift.openshift.io/nodePool"}},
+		"an entry that has just gone": {func(_ *tunedv1.Profile, object *tunedv1.Tuned) { object.Spec.Recommend = nil }, []string{"tuned-pool-a  -    True     False"}},
+		"control characters":          {func(p *tunedv1.Profile, _ *tunedv1.Tuned) { p.Spec.Config.TunedProfile = "a\x1b[31m" }, []string{`a\x1b[31m`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, problem := tuned(t, test.change, status)
@@ -311,6 +334,7 @@ func TestTuningPlanOfBoots(t *testing.T) {
 			code, out, problem := tuned(t, nil, func(c *tuningCommand) error {
 				return perform(t, &tuningPlanOptions{tuningCommand: *c, file: path, pool: "pool-a", management: managementFlags{home: &inspect.Home{Kube: home, Namespace: "clusters-hosted"}}})
 			})
+			writesNothing(t, home.Actions())
 			if code != 1 || problem != "" {
 				t.Errorf("the exit code is %d, and the error %q", code, problem)
 			}
@@ -338,7 +362,8 @@ func TestTuningPlanOfBoots(t *testing.T) {
 			t.Fatal(err)
 		}
 		copied := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "clusters-hosted", Name: v1beta1.TunedConfigMapName("pool-a"), Annotations: map[string]string{v1beta1.PoolLabel: "clusters/pool-a"}}}
-		home := &inspect.Home{Kube: fake.NewClientset(generated(), copied), Objects: dynamicfake.NewSimpleDynamicClient(scheme, pool), Namespace: "clusters-hosted"}
+		kube, objects := fake.NewClientset(generated(), copied), dynamicfake.NewSimpleDynamicClient(scheme, pool)
+		home := &inspect.Home{Kube: kube, Objects: objects, Namespace: "clusters-hosted"}
 		plan := func(format string) string {
 			code, out, problem := tuned(t, nil, func(c *tuningCommand) error {
 				c.format = output.Format(format)
@@ -347,6 +372,7 @@ func TestTuningPlanOfBoots(t *testing.T) {
 			if code != 1 || problem != "" {
 				t.Errorf("the exit code is %d, and the error %q", code, problem)
 			}
+			writesNothing(t, kube.Actions(), objects.Actions())
 			return out
 		}
 		if out := plan(""); !strings.Contains(out, "2 of them are replaced by machines that boot with all of it at once, one line at a time:\n  n1\n  n2\n") {
