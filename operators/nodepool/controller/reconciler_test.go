@@ -319,23 +319,27 @@ func TestWhatStandsInTheWayOfACopy(t *testing.T) {
 	m.awaitCopies("tuned-pool-a=" + aTuned("swap", "10"))
 	m.awaitCondition("pool-a", v1beta1.ConditionValidTuningConfig)
 
-	// One of an older version: under that name, with those labels, and immutable.
+	// Those of an older version: under these names, with those labels, and immutable. Both pools have one source.
 	m.configMap("numa", "config", aKubeletConfig("numa", "none"))
-	m.do(m.Create(t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: m.controlPlane, Name: "numa-pool-a", Labels: map[string]string{"hypershift.openshift.io/kubeletconfig-config": "true", "hypershift.openshift.io/nodePool": "pool-a"}},
-		Data:       map[string]string{"config": "old"}, Immutable: ptr.To(true),
-	}))
+	both := []string{"numa-pool-a=" + aKubeletConfig("numa", "none"), "numa-pool-b=" + aKubeletConfig("numa", "none"), "tuned-pool-a=" + aTuned("swap", "10")}
+	for _, pool := range []string{"pool-a", "pool-b"} {
+		m.do(m.Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: m.controlPlane, Name: "numa-" + pool, Labels: map[string]string{"hypershift.openshift.io/kubeletconfig-config": "true", "hypershift.openshift.io/nodePool": pool}},
+			Data:       map[string]string{"config": "old"}, Immutable: ptr.To(true),
+		}))
+	}
+	m.pool("pool-b", nil, []string{"numa"})
 	m.pool("pool-a", []string{"sysctls"}, []string{"numa"})
-	m.awaitCopies("numa-pool-a="+aKubeletConfig("numa", "none"), "tuned-pool-a="+aTuned("swap", "10"))
+	m.awaitCopies(both...)
 
 	// Somebody edits a copy, or deletes it.
 	copied := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: m.controlPlane, Name: "tuned-pool-a"}}
 	m.do(m.Patch(t.Context(), copied, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"tuning":"theirs"}}`))))
-	m.awaitCopies("numa-pool-a="+aKubeletConfig("numa", "none"), "tuned-pool-a="+aTuned("swap", "10"))
+	m.awaitCopies(both...)
 	m.do(m.Delete(t.Context(), copied))
-	m.awaitCopies("numa-pool-a="+aKubeletConfig("numa", "none"), "tuned-pool-a="+aTuned("swap", "10"))
+	m.awaitCopies(both...)
 	m.do(m.Patch(t.Context(), copied, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":null}}`))))
-	m.awaitCopies("numa-pool-a="+aKubeletConfig("numa", "none"), "tuned-pool-a="+aTuned("swap", "10"))
+	m.awaitCopies(both...)
 }
 
 // TestTwoPoolsWhoseCopiesHaveOneName: a-b of the pool c, and a of the pool b-c.

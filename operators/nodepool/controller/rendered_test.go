@@ -100,7 +100,8 @@ func TestConfigurationOfAPoolIsRendered(t *testing.T) {
 	m.start()
 	m.pool("pool-a", nil, nil)
 	m.awaitCondition("pool-a", v1beta1.ConditionRendered, "bind the ClusterRole nodepool-controlplane", m.controlPlane)
-	m.configMap("boot", "config", "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: 40-boot}\nspec: {kernelArguments: [audit=0]}\n")
+	const boot = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: 40-boot}\nspec: {kernelArguments: [audit=0]}\n"
+	m.configMap("boot", "config", boot)
 	m.pool("pool-a", nil, []string{"boot"})
 	m.bind()
 	first := m.awaitVersions("pool-a", "", true)
@@ -114,13 +115,26 @@ func TestConfigurationOfAPoolIsRendered(t *testing.T) {
 	}
 	m.record("pool-a", "n1", first, "n2", first)
 
+	// A source that is missing boots no node, and neither does its return.
+	stays := func() {
+		t.Helper()
+		if target, current, secrets := m.versions("pool-a"); target != first || current != first || len(secrets) != 1 {
+			t.Errorf("the target is %s and the current one %s, want %s; the Secrets are %q", target, current, first, secrets)
+		}
+	}
+	m.remove("boot")
+	m.awaitCondition("pool-a", v1beta1.ConditionValidMachineConfig, "there is no ConfigMap "+m.namespace+"/boot")
+	stays()
+	m.configMap("boot", "config", boot)
+	m.awaitCondition("pool-a", v1beta1.ConditionValidMachineConfig)
+	m.awaitCondition("pool-a", v1beta1.ConditionRendered)
+	stays()
+
 	// A Tuned: nothing changes until the companion tuning has settled it.
 	m.configMap("sysctls", "tuning", aTuned("swap", "10"))
 	m.pool("pool-a", []string{"sysctls"}, []string{"boot"})
 	m.awaitCondition("pool-a", v1beta1.ConditionRendered, "tuning has not looked at this configuration yet")
-	if target, current, _ := m.versions("pool-a"); target != first || current != first {
-		t.Errorf("the target is %s and the current one %s, want %s", target, current, first)
-	}
+	stays()
 	m.generate("pool-a", "nosoftlockup")
 	second := m.awaitVersions("pool-a", first, false)
 	m.record("pool-a", "n1", second, "n2", first)

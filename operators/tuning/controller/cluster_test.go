@@ -638,3 +638,20 @@ func TestPodsOnTheNodeCount(t *testing.T) {
 	p.do(p.hosted.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	p.eventuallyProfile(5*time.Second, "a1", "openshift-node queues=32768")
 }
+
+// B7: a node that replaces another one joins without the labels that people had put on that.
+func TestANodeIsMatchedAsSoonAsItHasItsLabels(t *testing.T) {
+	p := newPair(t)
+	p.configure("pool-a", tunedText("queues", "32768")+"    match:\n    - label: database\n")
+	p.start()
+	p.node("a1", "pool-a")
+	p.eventuallyProfile(20*time.Second, "a1", "openshift-node queues=32768")
+	label := func(value string) {
+		t.Helper()
+		p.do(p.hosted.Client.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a1"}}, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"database":`+value+`}}}`))))
+	}
+	label(`""`)
+	p.eventuallyProfile(5*time.Second, "a1", "queues queues=32768")
+	label("null")
+	p.eventuallyProfile(5*time.Second, "a1", "openshift-node queues=32768")
+}

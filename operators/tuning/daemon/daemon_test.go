@@ -725,6 +725,11 @@ func TestKernelArgumentsAreReported(t *testing.T) {
 		})
 	}
 	arguments("isolcpus=1 nohz_full=1")
+	// As TuneD's own profile cpu-partitioning computes them.
+	n.wants(spec("[variables]\nisolated_cores=2-3\nisolated_cores_expanded=${f:cpulist_unpack:${isolated_cores}}\nisolated_cpumask=${f:cpulist2hex:${isolated_cores_expanded}}\n" +
+		"[bootloader]\nskip_grub_config=true\ncmdline=rcu_nocbs=${isolated_cores_expanded} mask=${isolated_cpumask}\n"))
+	n.asExpected(30 * time.Second)
+	arguments("rcu_nocbs=2,3 mask=0000000c")
 	n.wants(spec(sets("32768")))
 	n.asExpected(30 * time.Second)
 	arguments("")
