@@ -184,7 +184,13 @@ func TestKernelThreadsAndDisksAreMovedToThePool(t *testing.T) {
 	if notes := about(); len(notes) != 2 {
 		t.Errorf("before that the audit says %q, want the kernel's threads and the disks", notes)
 	}
-	kubectlPartition(t, 0, "render", "--type", "management", "--cpuset", "0", "--cpus-of-host", allCPUs(t), "--host=kthreads,disks", "--to", "/")
+	dir := t.TempDir()
+	kubectlPartition(t, 0, "render", "--type", "management", "--cpuset", "0", "--cpus-of-host", allCPUs(t), "--host=kthreads,disks", "--to", dir)
+	for _, of := range []string{"/etc/systemd", "/etc/udev"} { // the node has a pinning file
+		if err := os.CopyFS(of, os.DirFS(filepath.Join(dir, of))); err != nil {
+			t.Fatal(err)
+		}
+	}
 	// At the boot, timers.target starts the timer, and udev looks at every disk.
 	for _, command := range []string{"systemctl daemon-reload", "systemctl restart timers.target", "udevadm control --reload", "udevadm trigger --action=change --subsystem-match=block --settle"} {
 		args := strings.Fields(command)
