@@ -169,6 +169,7 @@ func (p *Plugin) PreFilter(_ context.Context, state framework.CycleState, pod *c
 	}
 	for _, synced := range p.synced {
 		if !synced() {
+			p.waiting.add(pod)
 			return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, "the scheduler has not read the nodes' reports yet")
 		}
 	}
@@ -201,7 +202,10 @@ func (p *Plugin) Filter(_ context.Context, state framework.CycleState, pod *core
 	switch {
 	case refusal == nil:
 		return nil
-	case refusal.Lack == nil || refusal.Lack.Reason == alignment.TooLarge:
+	case refusal.Lack == nil:
+		p.waiting.add(pod)
+		return framework.NewStatus(framework.UnschedulableAndUnresolvable, refusal.Message)
+	case refusal.Lack.Reason == alignment.TooLarge:
 		return framework.NewStatus(framework.UnschedulableAndUnresolvable, refusal.Message)
 	}
 	p.waiting.add(pod)

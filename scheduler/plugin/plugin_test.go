@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
 	schedulerframework "k8s.io/kubernetes/pkg/scheduler/framework"
@@ -146,7 +147,7 @@ func TestFilter(t *testing.T) {
 		{"a pod that fits", pod("a", "4"), "node", framework.Success, "", false},
 		{"a pod that may fit later may have others evicted", pod("a", "5"), "node", framework.Unschedulable, "node-0 lacks 1 of cpu", true},
 		{"a pod that never fits has none evicted", pod("a", "9"), "node", framework.UnschedulableAndUnresolvable, "larger than every zone", false},
-		{"nobody is evicted from a node of which nothing is known", pod("a", "1"), "other", framework.UnschedulableAndUnresolvable, "has reported no NUMA nodes", false},
+		{"nobody is evicted from a node of which nothing is known, which may report", pod("a", "1"), "other", framework.UnschedulableAndUnresolvable, "has reported no NUMA nodes", true},
 		{"a pod that shares CPUs goes anywhere", pod("a", "500m"), "other", framework.Success, "", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -220,6 +221,19 @@ func TestWaitingPodsTakeTurns(t *testing.T) {
 	first, second, third := w.next(), w.next(), w.next()
 	if len(first) != againMost || len(second) != 10 || third != nil {
 		t.Errorf("there are turns of %d, %d and %d", len(first), len(second), len(third))
+	}
+}
+
+func TestAPodIsLookedAtAgainOnceTheReportsAreRead(t *testing.T) {
+	p := newPlugin(t)
+	p.synced = []cache.InformerSynced{func() bool { return false }}
+	_, status := p.PreFilter(t.Context(), schedulerframework.NewCycleState(), pod("a", "1"), nil)
+	if status.Code() != framework.UnschedulableAndUnresolvable {
+		t.Errorf("got %v", status)
+	}
+	p.waiting.tell()
+	if again := p.waiting.next(); len(again) != 1 {
+		t.Errorf("%d pods are looked at again", len(again))
 	}
 }
 
