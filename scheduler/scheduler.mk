@@ -12,15 +12,20 @@ scheduler-plugin: $(CARRY)
 	@$(CARRY) plugin
 lint check unit fuzz: scheduler-plugin
 
+# That of the newest release is among the programs of this project, and that of another beside the release's.
+NEWEST := $(lastword $(KNOWN))
+SCHEDULER := $(if $(filter $(NEWEST),$(RELEASE)),$(OUT)/bin,$(BIN))/topo-aware-scheduler
+
 .PHONY: scheduler
-scheduler: packages scheduler-plugin ## Build topo-aware-scheduler, which places pods by NUMA nodes
-	@echo "building topo-aware-scheduler" >&2
-	@cd scheduler && $(ALIKE) go build -buildvcs=false -ldflags='-s -w' -o "$(CURDIR)/$(OUT)/bin/" ./cmd/...
+scheduler: packages scheduler-plugin ## Build topo-aware-scheduler, which places pods by NUMA nodes; RELEASE=v1.36.5 for another release
+	@echo "building topo-aware-scheduler for $(RELEASE)" >&2
+	@modfile=$$(scripts/scheduler-modfile.sh $(RELEASE)) && cd scheduler && $(ALIKE) go build -modfile="$$modfile" -buildvcs=false -ldflags='-s -w' -o "$(CURDIR)/$(SCHEDULER)" ./cmd/topo-aware-scheduler
 
 .PHONY: scheduler-test
-scheduler-test: build kwok scheduler $(PLUGIN) ## Run its tests, with upstream's topology manager as the judge and against a kube-apiserver, and upstream's tests of the plugin
+scheduler-test: build kwok scheduler $(PLUGIN) ## Run its tests, with upstream's topology manager as the judge and against a kube-apiserver, and upstream's tests of the plugin; and build it for v1.36
 	cd scheduler && $(ALIKE) go test -vet=off -count=1 sigs.k8s.io/scheduler-plugins/pkg/...
 	cd scheduler && $(ALIKE) go test -vet=off -count=1 -timeout=60m -v ./simulation
 	cd scheduler && $(ALIKE) go test -vet=off -count=1 $$($(ALIKE) go list ./... | grep -v simulation)
-	cd operators && $(ALIKE) $(CONTROL_PLANE) TEST_ASSET_SCHEDULER="$(CURDIR)/$(OUT)/bin/topo-aware-scheduler" TEST_ASSET_PLUGIN="$(CURDIR)/$(PLUGIN)" TEST_ASSET_KWOK="$(CURDIR)/$(TOOLS)/kwok" go test -vet=off -count=1 -timeout=30m -v -bench=. -benchtime=1x ./numaresources/scheduled
-	cd operators && $(ALIKE) $(CONTROL_PLANE) TEST_ASSET_SCHEDULER="$(CURDIR)/$(OUT)/bin/topo-aware-scheduler" go test -vet=off -count=1 -run='^TestTheSchedulerDoesWithTheRightsOfItsManifests$$' ./numaresources/controller
+	cd operators && $(ALIKE) $(CONTROL_PLANE) TEST_ASSET_SCHEDULER="$(CURDIR)/$(SCHEDULER)" TEST_ASSET_PLUGIN="$(CURDIR)/$(PLUGIN)" TEST_ASSET_KWOK="$(CURDIR)/$(TOOLS)/kwok" go test -vet=off -count=1 -timeout=30m -v -bench=. -benchtime=1x ./numaresources/scheduled
+	cd operators && $(ALIKE) $(CONTROL_PLANE) TEST_ASSET_SCHEDULER="$(CURDIR)/$(SCHEDULER)" go test -vet=off -count=1 -run='^TestTheSchedulerDoesWithTheRightsOfItsManifests$$' ./numaresources/controller
+	@for release in $(filter v1.36.%,$(KNOWN)); do $(MAKE) --no-print-directory scheduler RELEASE=$$release; done
