@@ -66,6 +66,13 @@ CLASSES_SEEDS ?= 1000
 operators-classes: build operators-machines ## Give back CLASSES_SEEDS=1000 nodes of workload classes while calls of the API fail at random
 	cd operators && $(ALIKE) $(CONTROL_PLANE) go test -vet=off -count=1 -timeout=4h -run='^TestCallsThatFailAtRandom$$' ./workloadclasses/controller -args -seeds=$(CLASSES_SEEDS)
 
+# POOLS is how many NodePools there are.
+POOLS ?= 100
+.PHONY: bench-tuning
+bench-tuning: build ## Measure nodepool, hostedconfig and tuning with POOLS=100 NodePools of ten nodes, at rest and for an edit of what they name; then leave a typo for eleven minutes, which must change nothing
+	cd operators && $(ALIKE) $(CONTROL_PLANE) go test -vet=off -count=1 -timeout=60m -v -run='^TestPoolsOfTenNodes$$' ./cmd/partition-controller -args -pools=$(POOLS)
+	cd operators && $(ALIKE) $(CONTROL_PLANE) go test -vet=off -count=1 -timeout=30m -v -run='^TestASysctlFromTheManagementClusterToAKernel$$' ./tuning/story -args -unchanged=11m
+
 .PHONY: chart
 chart: packages ## Write the companions' Helm chart into _output/chart; make images packs it
 	cd operators/chart && $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(OUT)/bin/chart" .

@@ -22,6 +22,7 @@ import (
 	"k8s.io/component-base/cli"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/cmd/partition-controller/app"
@@ -50,7 +51,8 @@ type site struct {
 	*testing.T
 	home, hosted *testenv.ControlPlane
 	provider     *provider.Provider
-	tuning       *testenv.Process
+	// processes are the companions, by their names.
+	processes map[string]*testenv.Process
 	// image is the operand's, and computes what a version of it makes of a profile's arguments.
 	image    string
 	computes func(literal []string) string
@@ -66,7 +68,7 @@ func (s *site) do(err error) {
 }
 
 func newSite(t *testing.T) *site {
-	s := &site{T: t, home: testenv.Start(t), hosted: testenv.StartHosted(t), image: "registry.example.com/operand:1", taken: map[string]string{}}
+	s := &site{T: t, home: testenv.Start(t), hosted: testenv.StartHosted(t), processes: map[string]*testenv.Process{}, image: "registry.example.com/operand:1", taken: map[string]string{}}
 	s.computes = func(literal []string) string { return strings.Join(literal, " ") }
 	s.provider = &provider.Provider{Home: s.home.Client, Hosted: s.hosted.Client, Pools: ofUsers}
 	apply := func(in *testenv.ControlPlane, arguments ...string) {
@@ -83,20 +85,26 @@ func newSite(t *testing.T) *site {
 	(&companiontest.Installed{ControlPlane: s.hosted}).Kubectl(t, "delete", "validatingadmissionpolicybinding", "status.tuning.workload.openshift.io")
 	s.start(nodepool.Name, "")
 	s.start(hostedconfig.Name, "hostedconfig")
-	s.tuning = s.start(tuningcontroller.Name, "tuning")
+	s.start(tuningcontroller.Name, "tuning")
 	return s
 }
 
 // start starts a companion with the rights of its ServiceAccounts. The one in the hosted cluster may be empty.
-func (s *site) start(name, hosted string) *testenv.Process {
+func (s *site) start(name, hosted string) {
 	s.Helper()
 	installed := &companiontest.Installed{ControlPlane: s.home, Name: name, Namespace: "partition-" + name}
 	config := installed.Configuration(s.T)
+	if *scale > 0 {
+		// What is measured has the periods of the manifests. On a busy host a Lease of those is lost.
+		config.LeaderElection.LeaseDuration.Duration, config.LeaderElection.RenewDeadline.Duration, config.LeaderElection.RetryPeriod.Duration = time.Hour, 50*time.Minute, 0
+		config.ForeignManagerPeriod.Duration = 0
+		configv1alpha1.SetDefaults(config)
+	}
 	config.Settings.Raw = bytes.ReplaceAll(config.Settings.Raw, []byte("registry.example.com/partition-tuned"), []byte(s.image))
 	if hosted != "" {
 		config.HostedConnection.Kubeconfig = (&companiontest.Installed{ControlPlane: s.hosted, Namespace: installed.Namespace}).Identity(s.T, hosted)
 	}
-	return installed.Run(s.T, config)
+	s.processes[name] = installed.Run(s.T, config)
 }
 
 // operands has the operand of each node do its part: apply the Profile, and report what it computes.
@@ -387,13 +395,13 @@ func TestAChangeCostsANodeAtMostOneReboot(t *testing.T) {
 	s.expect("a node that joins", "pool-a", []int{4, 4, 0}, four)
 
 	// An upgrade of the operator, whose operand computes other arguments.
-	s.do(s.tuning.Terminate(t, 30*time.Second))
+	s.do(s.processes[tuningcontroller.Name].Terminate(t, 30*time.Second))
 	s.image = "registry.example.com/operand:2"
 	s.computes = func(literal []string) string {
 		first := min(1, len(literal))
 		return strings.Join(slices.Concat(literal[first:], literal[:first]), " ")
 	}
-	s.tuning = s.start(tuningcontroller.Name, "tuning")
+	s.start(tuningcontroller.Name, "tuning")
 	s.settle("pool-a", "pool-b")
 	s.expect("an upgrade", "pool-a", []int{4, 4, 0}, four)
 	testenv.Eventually(t, 20*time.Second, func() error {

@@ -156,6 +156,20 @@ func (p *Process) Memory(t testing.TB) int64 {
 	return int64(status.RssAnon)
 }
 
+// CPU is the CPU time that a process has taken so far, in hundredths of a second.
+func (p *Process) CPU(t testing.TB) time.Duration {
+	t.Helper()
+	process, err := procfs.NewProc(p.command.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, err := process.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(stat.CPUTime() * float64(time.Second))
+}
+
 // Log is what a process has written to standard error so far.
 func (p *Process) Log() string {
 	return p.log.String()

@@ -6,6 +6,7 @@ package story
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -40,6 +41,8 @@ import (
 	"workload.openshift.io/operators/tuning/daemon"
 	"workload.openshift.io/operators/tuning/tunedtest"
 )
+
+var unchanged = flag.Duration("unchanged", 5*time.Second, "how long a typo must change nothing")
 
 const (
 	namespace = "partition-tuning"
@@ -105,6 +108,8 @@ func (s *story) kubeconfig(pod *corev1.Pod) string {
 func (s *story) controllers() *testenv.Process {
 	s.Helper()
 	config := s.home.Configuration(s.T)
+	// On a busy host a Lease of seconds is lost.
+	config.LeaderElection.LeaseDuration.Duration, config.LeaderElection.RenewDeadline.Duration = time.Hour, 50*time.Minute
 	config.HostedConnection.Kubeconfig = s.hosted.Identity(s.T, "tuning")
 	return s.home.Run(s.T, config)
 }
@@ -290,9 +295,13 @@ func TestASysctlFromTheManagementClusterToAKernel(t *testing.T) {
 		t.Log(condition.Message)
 		return nil
 	})
-	testenv.Always(t, 5*time.Second, func() error {
+	testenv.Always(t, *unchanged, func() error {
 		if got := s.Value(t); got != "40000" {
 			return fmt.Errorf("%s is %s", tunedtest.Sysctl, got)
+		}
+		tuned := &tunedv1.Tuned{}
+		if err := s.hosted.Client.Get(t.Context(), client.ObjectKey{Namespace: tunedv1.Namespace, Name: hostedName}, tuned); err != nil || !strings.Contains(tuned.Spec.Profile[0].Data, "40000") {
+			return fmt.Errorf("the Tuned has %v: %w", tuned.Spec, err)
 		}
 		return nil
 	})
