@@ -21,10 +21,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -179,7 +181,14 @@ func TestPodsOfControllersAreModest(t *testing.T) {
 			// cert-manager's own kinds are not here.
 			i := companiontest.Install(t, strings.TrimSuffix(name, "-cert-manager"))
 			namespaces, controllers, want := map[string]corev1.Namespace{}, 0, 1
-			for _, object := range rendered(t, i, name) {
+			var policies []networkingv1.NetworkPolicy
+			objects := rendered(t, i, name)
+			for _, object := range objects {
+				if object.GetKind() == "NetworkPolicy" {
+					policies = append(policies, convert[networkingv1.NetworkPolicy](t, object))
+				}
+			}
+			for _, object := range objects {
 				switch object.GetKind() {
 				case "Namespace":
 					namespaces[object.GetName()] = convert[corev1.Namespace](t, object)
@@ -187,7 +196,14 @@ func TestPodsOfControllersAreModest(t *testing.T) {
 					want = 2
 				case "Deployment":
 					controllers++
-					checkController(t, i, namespaces[object.GetNamespace()], convert[appsv1.Deployment](t, object))
+					deployment := convert[appsv1.Deployment](t, object)
+					checkController(t, i, namespaces[object.GetNamespace()], deployment)
+					checkNetwork(t, policies, deployment)
+				}
+			}
+			for namespace := range namespaces {
+				if !slices.ContainsFunc(policies, func(policy networkingv1.NetworkPolicy) bool { return policy.Namespace == namespace }) {
+					t.Errorf("the namespace %s has no NetworkPolicy", namespace)
 				}
 			}
 			if controllers != want {
@@ -273,6 +289,41 @@ func checkController(t *testing.T, i *companiontest.Installed, namespace corev1.
 	pod.Name, pod.Spec.HostNetwork = "", true
 	if err := i.Client.Create(t.Context(), pod, client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "PodSecurity") {
 		t.Errorf("a pod in the host's network: %v", err)
+	}
+}
+
+// checkNetwork checks that the ports that a Deployment's containers name can be reached, and no others.
+func checkNetwork(t *testing.T, policies []networkingv1.NetworkPolicy, deployment appsv1.Deployment) {
+	t.Helper()
+	var served, open []string
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		for _, port := range container.Ports {
+			served = append(served, port.Name)
+		}
+	}
+	selected := false
+	for _, policy := range policies {
+		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if policy.Namespace != deployment.Namespace || !selector.Matches(labels.Set(deployment.Spec.Template.Labels)) || !slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
+			continue
+		}
+		selected = true
+		for _, rule := range policy.Spec.Ingress {
+			if len(rule.Ports) == 0 {
+				t.Errorf("the NetworkPolicy %s opens all ports", policy.Name)
+			}
+			for _, port := range rule.Ports {
+				open = append(open, port.Port.String())
+			}
+		}
+	}
+	slices.Sort(served)
+	slices.Sort(open)
+	if !selected || !slices.Equal(open, served) {
+		t.Errorf("the pods of %s serve %q; a NetworkPolicy selects them: %v, and opens %q", deployment.Name, served, selected, open)
 	}
 }
 
