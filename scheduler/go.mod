@@ -21,6 +21,7 @@ require (
 	sigs.k8s.io/scheduler-plugins v0.34.7
 	workload.openshift.io/kubernetes/node v0.0.0
 	workload.openshift.io/operators v0.0.0
+	workload.openshift.io/partition v0.0.0
 )
 
 require (
