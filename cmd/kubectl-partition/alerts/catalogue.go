@@ -175,6 +175,14 @@ or max by (<node>) (workload_partitioning_audit_walks_total{result="success"}) =
 		Description: `A request is a weight: while the pool is busy, other pods in it get less than they asked for. Let the pod request less, and bound its namespace by a quota on requests.{{ $labels.workload_type }}.workload.openshift.io/cores.` + needsKubeStateMetrics,
 	},
 	{
+		// The cluster's own namespaces have no quota.
+		Name: "NamespaceUnbounded", Severity: alert.Info, For: hour,
+		Expr: `count by (namespace, workload_type) (workload_partitioning:pod_type:info{namespace!~"kube-.*|openshift-.*|partition-.*"})
+unless on (namespace, workload_type) label_replace(kube_resourcequota{type="hard",resource=~"requests[.].+[.]workload[.]openshift[.]io/cores",<kube-state-metrics>}, "workload_type", "$1", "resource", "requests[.](.+)[.]workload[.]openshift[.]io/cores")`,
+		Summary:     `Namespace {{ $labels.namespace }} has {{ $value }} pods of type {{ $labels.workload_type }}, and no quota bounds the cores that they request.`,
+		Description: `A request is a weight: a pod of this namespace may take CPU time from everything else in a pool, and all cores of a node. Bound the namespace by a quota on requests.{{ $labels.workload_type }}.workload.openshift.io/cores.` + needsKubeStateMetrics,
+	},
+	{
 		Name: "PoolSaturated", Severity: alert.Warning, For: 15 * minute, Threshold: 0.9,
 		Expr:        `workload_partitioning:pool_used:ratio{} > <threshold>`,
 		Summary:     `The pool of type {{ $labels.workload_type }} on {{ $labels.<node> }} is {{ $value | humanizePercentage }} busy.`,

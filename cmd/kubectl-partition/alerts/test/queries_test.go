@@ -40,6 +40,8 @@ var upstream = []string{
 	"container_pressure_cpu_waiting_seconds_total",
 	// kube-state-metrics, docs/metrics/workload/pod-metrics.md
 	"kube_pod_container_resource_requests",
+	// kube-state-metrics, docs/metrics/policy/resourcequota-metrics.md
+	"kube_resourcequota",
 }
 
 // fleet are options that differ from the defaults as far as they can.
