@@ -121,7 +121,7 @@ func Lint(sources []Source, options Options) *Report {
 		objects = append(objects, l.objects(&sources[i])...)
 	}
 	// Whatever decides about workloads comes first, and what is about workloads last.
-	for _, kinds := range [][]func(*object) error{{l.namespace, l.limitRange, l.quota, l.driverFile}, {l.workload, l.driver}, {l.unbounded, l.allowedUnbounded, l.horizontal, l.scaledObject, l.vertical}} {
+	for _, kinds := range [][]func(*object) error{{l.namespace, l.limitRange, l.quota, l.driverFile, l.isolated}, {l.workload, l.driver}, {l.unbounded, l.allowedUnbounded, l.horizontal, l.scaledObject, l.vertical}} {
 		for _, o := range objects {
 			for _, of := range kinds {
 				l.problem(of(o))

@@ -223,6 +223,16 @@ func TestFindings(t *testing.T) {
 		"a CPU driver's flag wins over its file":       {text: driver("--reserved-cpus=2-3, --config=/etc/dracpu/config.yaml"), options: Options{Pools: cpuset.New(0, 1)}, want: []string{"8 driver_reserves_others error"}},
 		"a CPU driver has a file":                      {text: driver("--config=/etc/dracpu/config.yaml"), options: Options{Pools: cpuset.New(0, 1)}},
 		"a CPU driver has neither":                     {text: driver("--v=4"), options: Options{Pools: cpuset.New(0, 1)}, want: []string{"8 driver_reserves_others error"}},
+		"isolcpus has CPUs of the pools":               {text: machineConfig("nosmt", "isolcpus=1-3"), options: Options{Pools: cpuset.New(0, 1)}, want: []string{"7 pool_isolated warning"}, message: "CPU 1 of the pools is in isolcpus"},
+		"isolcpus has the flag domain":                 {text: machineConfig("isolcpus=managed_irq,domain,0-3"), options: Options{Pools: cpuset.New(0, 1)}, want: []string{"6 pool_isolated warning"}},
+		"isolcpus keeps interrupts away alone":         {text: machineConfig("isolcpus=managed_irq,0-3"), options: Options{Pools: cpuset.New(0, 1)}},
+		"isolcpus has other CPUs":                      {text: machineConfig("isolcpus=2-3"), options: Options{Pools: cpuset.New(0, 1)}},
+		"isolcpus has a pool of one CPU":               {text: machineConfig("isolcpus=0-3"), options: Options{Pools: cpuset.New(0)}},
+		"isolcpus in a form of the kernel's own":       {text: machineConfig("isolcpus=0-15:2/4"), options: Options{Pools: cpuset.New(0, 1)}},
+		"isolcpus, and no known pools":                 {text: machineConfig("isolcpus=0-3")},
+		"a profile that isolates CPUs of the pools":    {text: performanceProfile("{isolated: 1-3, reserved: '0', balanceIsolated: false}"), options: Options{Pools: cpuset.New(0, 1)}, want: []string{"5 pool_isolated warning"}},
+		"a profile whose isolated CPUs are balanced":   {text: performanceProfile("{isolated: 1-3, reserved: '0'}"), options: Options{Pools: cpuset.New(0, 1)}},
+		"a profile that isolates other CPUs":           {text: performanceProfile("{isolated: 2-3, reserved: 0-1, balanceIsolated: false}"), options: Options{Pools: cpuset.New(0, 1)}},
 		"a VPA that controls everything":               {text: documents(deployment(asks, burstable), vpa("updatePolicy: {updateMode: Auto}")), want: []string{"19 vpa_cpu error"}},
 		"a VPA that evicts nothing":                    {text: documents(deployment(asks, burstable), vpa("updatePolicy: {updateMode: Initial}")), want: []string{"19 vpa_cpu warning"}, message: "so what it writes at their creation changes nothing"},
 		"a VPA that controls the cpu of one container": {text: documents(deployment(asks, burstable), vpa("resourcePolicy: {containerPolicies: [{containerName: '*', controlledResources: [memory]}, {containerName: c}]}")), want: []string{"21 vpa_cpu error"}},
@@ -432,6 +442,14 @@ func driverFile(setting string) string {
 // driver is its DaemonSet, with flags.
 func driver(flags string) string {
 	return "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: dra-driver-cpu}\nspec:\n  template:\n    spec:\n      containers:\n      - {name: dracpu, args: [/dracpu, --v=4, " + flags + "]}\n"
+}
+
+func machineConfig(arguments ...string) string {
+	return "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: a}\nspec:\n  kernelArguments:\n  - " + strings.Join(arguments, "\n  - ") + "\n"
+}
+
+func performanceProfile(cpu string) string {
+	return "apiVersion: performance.openshift.io/v2\nkind: PerformanceProfile\nmetadata: {name: a}\nspec:\n  cpu: " + cpu + "\n"
 }
 
 func TestTheDocumentationHasAllRules(t *testing.T) {

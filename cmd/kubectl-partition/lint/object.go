@@ -101,6 +101,9 @@ var others = map[schema.GroupKind]bool{
 	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}:      true,
 	{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"}: true,
 	{Group: "keda.sh", Kind: "ScaledObject"}:                     true,
+
+	{Group: "machineconfiguration.openshift.io", Kind: "MachineConfig"}: true,
+	{Group: "performance.openshift.io", Kind: "PerformanceProfile"}:     true,
 }
 
 // head is what all objects and lists have.

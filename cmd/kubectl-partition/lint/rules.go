@@ -53,6 +53,7 @@ const (
 	noPlugin             = "no_plugin"
 	idleForRuntime       = "runtime_annotation_idle"
 	driverReserves       = "driver_reserves_others"
+	isolatedPool         = "pool_isolated"
 	unusedIgnore         = "unused_ignore"
 	namespaceUnannotated = string(partition.ReasonNamespaceNotAnnotated)
 )
@@ -77,6 +78,7 @@ var ownRules = []Rule{
 	{ID: noPlugin, Condition: "a pod of a cluster asks, and kube-apiserver has no admission plugin (`--live`)", Remedy: "Run a kube-apiserver with the plugin, and create the pod again."},
 	{ID: idleForRuntime, Condition: "an annotation of CRI-O for low latency, such as `irq-load-balancing.crio.io`, does nothing for such a pod", Remedy: "Remove it, or give the pod what the message names."},
 	{ID: driverReserves, Condition: "the DRA driver `dra.cpu` reserves other CPUs than those of the pools (`--pools`)", Remedy: "Set its `reservedCPUs` to the CPUs of the pools."},
+	{ID: isolatedPool, Condition: "a MachineConfig or a PerformanceProfile puts CPUs of the pools (`--pools`) into `isolcpus`, where the kernel balances no load", Remedy: "Isolate other CPUs."},
 	{ID: unusedIgnore, Condition: "an entry of the ignore file matches no finding", Remedy: "Remove the entry."},
 }
 

@@ -97,7 +97,7 @@ Exit codes:
 	flags.StringSliceVar(&l.active, "active-types", nil, "the workload `types` that are active in the cluster; without this flag all are, and --live asks the cluster")
 	flags.StringVar(&l.ignoreFile, "ignore-file", "", "a `file` with findings that are accepted, each with a reason")
 	flags.StringToIntVar(&l.options.PoolCPUs, "pool-cpus", nil, "how many CPUs the smallest pool of a `type` has, as in management=4: pods that request more are found")
-	flags.StringVar(&l.pools, "pools", "", "the `CPUs` of all pools, as in 0-3: the DRA driver for CPUs must reserve these")
+	flags.StringVar(&l.pools, "pools", "", "the `CPUs` of all pools, as in 0-3: the DRA driver for CPUs must reserve these, and isolcpus must not have them")
 	flags.BoolVar(&l.options.StaticPods, "static-pods", false, "pods are static pods, as all below etc/kubernetes/manifests are")
 	flags.BoolVar(&l.live, "live", false, "lint a cluster instead of files")
 	flags.BoolVar(&l.allowFix, "fix", false, "write missing and stale annotations into the files")
