@@ -139,7 +139,7 @@ func (s *server) act(ctx context.Context, user authenticationv1.UserInfo, name, 
 		return err
 	}
 	logger.Info("A user has asked for a policy")
-	s.Recorder.Eventf(node, nil, corev1.EventTypeNormal, "CPUPolicyRequested", "RequestPolicy", "User %q has asked for the policy %s, by the action %s", user.Username, policy, action)
+	s.Recorder.Eventf(node, nil, corev1.EventTypeNormal, nodestatus.PolicyRequested, nodestatus.RequestPolicy, "User %q has asked for the policy %s, by the action %s", user.Username, policy, action)
 	return nil
 }
 

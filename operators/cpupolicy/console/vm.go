@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -123,6 +124,10 @@ func (s *server) pin(ctx context.Context, namespace, name string, pin bool) erro
 	})
 	if err == nil {
 		_, err = s.in(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kubectl-partition"})
+	}
+	if err == nil {
+		s.client.Say(ctx, corev1.ObjectReference{APIVersion: vm.GetAPIVersion(), Kind: vm.GetKind(), Namespace: namespace, Name: name, UID: vm.GetUID()},
+			"CPUPinningChanged", "PinCPUs", fmt.Sprintf("has set cpu-pinning to %t", pin))
 	}
 	return err
 }

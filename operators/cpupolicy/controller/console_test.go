@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -78,6 +79,7 @@ func visit(t *testing.T, page string, form url.Values) string {
 func whoUsesTheConsole() []rbacv1.PolicyRule {
 	return append(mayNodes("get,list,patch"),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"list"}},
+		rbacv1.PolicyRule{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}},
 		rbacv1.PolicyRule{APIGroups: []string{"kubevirt.io"}, Resources: []string{"virtualmachines"}, Verbs: []string{"get", "list", "patch"}},
 	)
 }
@@ -111,13 +113,23 @@ func TestThePagesActAsTheirUser(t *testing.T) {
 		hooks{c.Installed}.admin(t).create(t, newVM(t, name, "{domain: {cpu: {cores: 2}, devices: {}}}"))
 	}
 	hooks{c.Installed}.admin(t).create(t, object(t, "VirtualMachineInstance", "running", "spec: {domain: {devices: {}}}, status: {phase: Running}"))
+	barred := c.account(t, "barred", whoUsesTheConsole())
 	pages := map[string]string{
 		"anna":   c.openConsole(t, c.account(t, "anna", whoUsesTheConsole())),
-		"barred": c.openConsole(t, c.account(t, "barred", whoUsesTheConsole())),
+		"barred": c.openConsole(t, barred),
 		"otto":   c.openConsole(t, c.account(t, "otto", mayNodes("get,list"))),
 	}
 	c.forbid(t, "barred", "", "nodes", "false", "tenants leave nodes alone")
 	c.forbid(t, "barred", "kubevirt.io", "virtualmachines", "!object.spec.template.spec.domain.cpu.dedicatedCpuPlacement", "tenants share their CPUs")
+	// Before the policy is in force, the machine would be pinned for good.
+	c.eventually(func() error {
+		const pinned = `{"spec":{"template":{"spec":{"domain":{"cpu":{"dedicatedCpuPlacement":true}}}}}}`
+		err := c.As(t, barred).Patch(t.Context(), newVM(t, "web", "{}"), client.RawPatch("application/merge-patch+json", []byte(pinned)), client.DryRunAll)
+		if err == nil || !strings.Contains(err.Error(), "tenants share their CPUs") {
+			return fmt.Errorf("the policy about machines is not in force: %w", errors.Join(err))
+		}
+		return nil
+	})
 
 	node, pin := url.Values{"name": {"free"}, "policy": {"static"}}, url.Values{"namespace": {"default"}, "name": {"web"}, "pinned": {"true"}}
 	started := url.Values{"namespace": {"default"}, "name": {"running"}, "pinned": {"true"}}
@@ -166,5 +178,12 @@ func TestThePagesActAsTheirUser(t *testing.T) {
 	visit(t, pages["anna"]+"virtual-machines", pin)
 	if !c.isPinned(t, "web") {
 		t.Error("pinned by who may, the machine is not")
+	}
+	const anna = `User "system:serviceaccount:default:anna" has `
+	if err := errors.Join(c.says("free", nodestatus.PolicyRequested, anna+"asked for the policy static"), c.says("web", "CPUPinningChanged", anna+"set cpu-pinning to true")); err != nil {
+		t.Error(err)
+	}
+	if c.says("free", nodestatus.PolicyRequested, "otto") == nil || c.says("running", "CPUPinningChanged", "") == nil {
+		t.Error("an Event names the user of what was refused")
 	}
 }

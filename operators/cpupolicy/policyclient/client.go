@@ -138,7 +138,8 @@ func (e *RefusedError) Error() string {
 }
 
 // Ask asks for a policy, and returns the Node as it was written. If the cluster refuses, the error is
-// a RefusedError. Warnings go to the handler of the client's configuration.
+// a RefusedError. Warnings go to the handler of the client's configuration. An Event of the Node names the user, if that
+// user may create Events.
 func (c Client) Ask(ctx context.Context, r Request) (*corev1.Node, error) {
 	if !slices.Contains(operation.Policies(), r.Policy) {
 		return nil, fmt.Errorf("policy %q must be %s or %s", r.Policy, operation.Static, operation.None)
@@ -150,7 +151,12 @@ func (c Client) Ask(ctx context.Context, r Request) (*corev1.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.request(ctx, before, r)
+	node, err := c.request(ctx, before, r)
+	if err == nil && !r.DryRun {
+		c.Say(ctx, corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}, nodestatus.PolicyRequested, nodestatus.RequestPolicy,
+			fmt.Sprintf("has asked for the policy %s", r.Policy))
+	}
+	return node, err
 }
 
 // request is Ask for a Node as it was read, where the companion is installed.

@@ -7,13 +7,16 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -154,13 +157,29 @@ func TestAsk(t *testing.T) {
 
 func TestADryRunAsksForTheSameWriteWithTheResourceVersion(t *testing.T) {
 	kube, client := cluster(node("n1", ""))
+	kube.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "anna"}}}, nil
+	})
 	for _, dryRun := range []bool{true, false} {
 		kube.ClearActions()
 		if _, err := client.Ask(t.Context(), Request{Node: "n1", Policy: "static", DryRun: dryRun}); err != nil {
 			t.Fatal(err)
 		}
-		actions := kube.Actions()
-		last := actions[len(actions)-1].(clienttesting.PatchActionImpl)
+		var last clienttesting.PatchActionImpl
+		var says []string
+		for _, action := range kube.Actions() {
+			switch action := action.(type) {
+			case clienttesting.PatchActionImpl:
+				last = action
+			case clienttesting.CreateActionImpl:
+				if event, is := action.Object.(*eventsv1.Event); is {
+					says = append(says, event.Regarding.Name+": "+event.Note)
+				}
+			}
+		}
+		if want := []string{`n1: User "anna" has asked for the policy static`}; !dryRun && !slices.Equal(says, want) || dryRun && says != nil {
+			t.Errorf("the Events of a dry run (%t) say %q, want %q of what is written", dryRun, says, want)
+		}
 		if got := len(last.PatchOptions.DryRun) == 1; got != dryRun || last.PatchOptions.FieldManager != "kubectl-partition" {
 			t.Errorf("the options are %+v, want a dry run: %t", last.PatchOptions, dryRun)
 		}

@@ -32,6 +32,13 @@ const (
 // default, as all Events of Nodes are, and come again with each Job that fails.
 const NotObserved = "CPUPolicyNotObserved"
 
+// PolicyRequested is the reason of the Events of a Node that name the user who has asked for a policy, and RequestPolicy their
+// action.
+const (
+	PolicyRequested = "CPUPolicyRequested"
+	RequestPolicy   = "RequestPolicy"
+)
+
 // CauseObserved is the type of the cause in a webhook's answer that says when the node was observed. The other causes
 // have the codes of what stands against a request, and in their field the object (operators/cpupolicy, Code).
 const CauseObserved metav1.CauseType = "Observed"
