@@ -302,6 +302,26 @@ func TestWhatNodesCallTheirResourcesIsBounded(t *testing.T) {
 	}
 }
 
+// A kubelet may report other names each time, and as many nodes as there are may lie.
+func TestNodesDoNotFillTheLog(t *testing.T) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	defer klog.CaptureState().Restore()
+	klog.SetLogger(logger)
+	tracker := New(config.Activation{})
+	tracker.SetSynced(func() bool { return true })
+	for i := range 100 {
+		name := fmt.Sprint("n", i)
+		honest, liar := partitiontest.Node(name, "management"), partitiontest.Node(name, "management", fmt.Sprintf("\xff%d", i))
+		tracker.NodeChanged(nil, honest)
+		tracker.NodeChanged(honest, liar)
+		tracker.NodeChanged(liar, honest)
+	}
+	log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+	if lines := strings.Count(log, "Ignoring resources of a node"); lines != 1 {
+		t.Errorf("the log has %d lines, want one:\n%s", lines, log)
+	}
+}
+
 // The latch was perhaps written by an earlier version, or by hand.
 func TestTheLatchIsBounded(t *testing.T) {
 	tracker := New(config.Activation{})
