@@ -25,9 +25,11 @@ operators-images: operators $(IMAGES) ## Make images of these programs, for this
 generate: packages ## Write the companions' CRDs, roles and deepcopy functions from their types and markers
 	scripts/generate.sh
 
+# WAITING is how many packages are tested at a time: most of their tests wait for controllers, or for TuneD.
+WAITING ?= 4
 .PHONY: operators-test
 operators-test: build $(if $(SHORT),,operators-machines) ## Run the companions' tests, with a kube-apiserver and etcd for each package
-	cd operators && $(ALIKE) $(CONTROL_PLANE) go test -vet=off -count=1 $(SHORT) ./...
+	cd operators && $(ALIKE) $(CONTROL_PLANE) go test -vet=off -count=1 -p $(WAITING) $(SHORT) ./...
 
 # Controllers of machines of OpenShift and Cluster API, for tests. Their modules have dependencies of their own.
 .PHONY: operators-machines
