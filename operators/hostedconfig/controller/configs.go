@@ -70,7 +70,7 @@ func enqueue[T client.Object]() handler.TypedEventHandler[T, reconcile.Request] 
 func (c *Configs) Add(clusters companion.Clusters) error {
 	return builder.ControllerManagedBy(clusters.Home).
 		Named("hostedconfig").
-		WatchesRawSource(source.TypedKind(clusters.Home.GetCache(), configMapMetadata(), enqueue[*metav1.PartialObjectMetadata]())).
+		WatchesRawSource(source.TypedKind(clusters.Home.GetCache(), configMapMetadata(), enqueue[*metav1.PartialObjectMetadata](), companion.Labelled[*metav1.PartialObjectMetadata](v1beta1.KubeletConfigLabel))).
 		WatchesRawSource(source.TypedKind(clusters.Hosted.GetCache(), configMapMetadata(), enqueue[*metav1.PartialObjectMetadata]())).
 		Complete(c)
 }

@@ -45,7 +45,7 @@ type Nodes struct {
 func (n *Nodes) Add(clusters companion.Clusters) error {
 	return builder.ControllerManagedBy(clusters.Home).
 		Named("hostedconfig-nodes").
-		WatchesRawSource(source.TypedKind(clusters.Home.GetCache(), configMapMetadata(), enqueue[*metav1.PartialObjectMetadata]())).
+		WatchesRawSource(source.TypedKind(clusters.Home.GetCache(), configMapMetadata(), enqueue[*metav1.PartialObjectMetadata](), companion.Labelled[*metav1.PartialObjectMetadata](v1beta1.NodesLabel))).
 		WatchesRawSource(source.TypedKind(clusters.Hosted.GetCache(), &corev1.Node{}, enqueue[*corev1.Node](), relabelled{})).
 		Complete(n)
 }

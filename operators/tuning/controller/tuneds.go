@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -69,7 +70,8 @@ func addTunedsReconciler(clusters companion.Clusters, settings Settings, pools *
 		told:     map[types.UID]string{},
 	}
 	return ctrl.NewControllerManagedBy(clusters.Home).Named("tuneds").
-		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(all)).
+		// Not what is generated, which changes with each report of a node.
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(all), builder.WithPredicates(companion.Labelled[client.Object](v1beta1.TunedConfigLabel, v1beta1.PerformanceProfileLabel))).
 		WatchesRawSource(source.Kind(hosted.GetCache(), &tunedv1.Tuned{}, handler.TypedEnqueueRequestsFromMapFunc(one[*tunedv1.Tuned]))).
 		WatchesRawSource(once()).
 		Complete(r)
