@@ -35,6 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
@@ -452,10 +453,20 @@ func TestInstallUpgradeAndRemove(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// Only cpupolicy's controller may write its claims, and it is known by its token.
+	as := rest.CopyConfig(plane.Config)
+	as.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:partition-cpupolicy:partition-controller", Groups: []string{"system:masters"},
+		Extra: map[string][]string{"authentication.kubernetes.io/credential-id": {"JTI=test"}},
+	}
+	controller, err := client.New(as, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	underWay := objects(t, operation)
 	for _, object := range underWay {
 		// A new kind takes a moment.
-		testenv.Eventually(t, time.Minute, func() error { return plane.Client.Create(t.Context(), object) })
+		testenv.Eventually(t, time.Minute, func() error { return controller.Create(t.Context(), object) })
 	}
 
 	upgrade := action.NewUpgrade(config)
