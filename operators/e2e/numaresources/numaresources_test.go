@@ -283,18 +283,22 @@ func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
 		if len(names) != 1 {
 			t.Fatalf("there are the ConfigMaps %q", names)
 		}
-		content := func() string {
-			return node.Call(t, "get", names[0], "--namespace="+exporters, "--output=jsonpath={.data}")
+		content := func() (string, error) {
+			return node.Try(t, "", "get", names[0], "--namespace="+exporters, "--output=jsonpath={.data}")
 		}
-		before := content()
+		before, err := content()
+		if err != nil {
+			t.Fatal(before, err)
+		}
 		node.Call(t, "patch", names[0], "--namespace="+exporters, "--type=merge", "--patch", `{"data":{"config.yaml":"paused: true"}}`)
 		back := func() {
 			t.Helper()
 			node.WaitFor(t, node.Limit, "it is put back", func() error {
-				if now := content(); now != before {
-					return fmt.Errorf("it is %s", now)
+				now, err := content()
+				if err == nil && now == before {
+					return nil
 				}
-				return nil
+				return fmt.Errorf("it is %s (%v)", now, err)
 			})
 		}
 		back()
