@@ -145,11 +145,7 @@ func (p *Process) Running() bool {
 // the kubelet compares with limits, it leaves out pages of the program's file that can be read again.
 func (p *Process) Memory(t testing.TB) int64 {
 	t.Helper()
-	process, err := procfs.NewProc(p.command.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	status, err := process.NewStatus()
+	status, err := p.proc(t).NewStatus()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,15 +155,21 @@ func (p *Process) Memory(t testing.TB) int64 {
 // CPU is the CPU time that a process has taken so far, in hundredths of a second.
 func (p *Process) CPU(t testing.TB) time.Duration {
 	t.Helper()
-	process, err := procfs.NewProc(p.command.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stat, err := process.Stat()
+	stat, err := p.proc(t).Stat()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return time.Duration(stat.CPUTime() * float64(time.Second))
+}
+
+// proc is the kernel's account of a process.
+func (p *Process) proc(t testing.TB) procfs.Proc {
+	t.Helper()
+	process, err := procfs.NewProc(p.command.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return process
 }
 
 // Log is what a process has written to standard error so far.
