@@ -24,6 +24,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -135,6 +136,18 @@ func Module() string {
 		}
 	}
 	panic("testenv: no go.mod above the working directory, so this is no test that go test runs")
+}
+
+// SourceOf is the directory of a module that another module, in a directory relative to this one, requires.
+func SourceOf(t testing.TB, by, module string) string {
+	t.Helper()
+	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module)
+	list.Dir = filepath.Join(Module(), by)
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // Scheme has Kubernetes' kinds and those that Main was given.

@@ -4,7 +4,6 @@ package controller
 
 import (
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -95,11 +94,7 @@ func TestTheClusterOperatorIsWrittenWhereTheKindIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := test.start(t)
 			p.node("a1", "pool-a")
-			list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/openshift/api")
-			list.Dir = testenv.Module()
-			directory, err := list.Output()
-			p.do(err)
-			crd := filepath.Join(strings.TrimSpace(string(directory)), "config", "v1", "zz_generated.crd-manifests", "0000_00_cluster-version-operator_01_clusteroperators.crd.yaml")
+			crd := filepath.Join(testenv.SourceOf(t, "", "github.com/openshift/api"), "config", "v1", "zz_generated.crd-manifests", "0000_00_cluster-version-operator_01_clusteroperators.crd.yaml")
 			p.hosted.Kubectl(t, "apply", "--server-side", "-f", crd)
 			t.Cleanup(func() { p.hosted.Kubectl(t, "delete", "-f", crd) })
 			p.hosted.Kubectl(t, "wait", "--for=condition=Established", "--timeout=20s", "-f", crd)

@@ -23,7 +23,7 @@ import (
 func (w *world) installClusterAPI() {
 	t := w.t
 	t.Helper()
-	bases := envtest.CRDInstallOptions{Paths: []string{filepath.Join(source(t, filepath.Join("test", "clusterapi"), "sigs.k8s.io/cluster-api"), "core", "config", "crd", "bases")}}
+	bases := envtest.CRDInstallOptions{Paths: []string{filepath.Join(testenv.SourceOf(t, filepath.Join("test", "clusterapi"), "sigs.k8s.io/cluster-api"), "core", "config", "crd", "bases")}}
 	if err := envtest.ReadCRDFiles(&bases); err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func karpenterInAWave(t *testing.T, wave *played, annotations map[string]string)
 // install installs Karpenter's CRDs, and a NodePool with the nodes of the class.
 func (n *karpenters) install(wave *played) {
 	n.t.Helper()
-	at := filepath.Join(source(n.t, filepath.Join("..", "build", "karpenter"), "sigs.k8s.io/karpenter"), "kwok")
+	at := filepath.Join(testenv.SourceOf(n.t, filepath.Join("..", "build", "karpenter"), "sigs.k8s.io/karpenter"), "kwok")
 	if _, err := envtest.InstallCRDs(n.Config, envtest.CRDInstallOptions{Paths: []string{filepath.Join(at, "apis", "crds"), filepath.Join(at, "charts", "crds")}}); err != nil {
 		n.t.Fatal(err)
 	}

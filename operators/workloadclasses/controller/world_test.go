@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -113,7 +111,7 @@ func newWorldWithoutMachines(t testing.TB) *world {
 // installMachines installs OpenShift's CRDs, from the module that the test's controllers are of.
 func (w *world) installMachines() {
 	w.t.Helper()
-	crds := filepath.Join(source(w.t, filepath.Join("test", "machines"), "github.com/openshift/api"), "machine", "v1beta1", "zz_generated.crd-manifests")
+	crds := filepath.Join(testenv.SourceOf(w.t, filepath.Join("test", "machines"), "github.com/openshift/api"), "machine", "v1beta1", "zz_generated.crd-manifests")
 	_, err := envtest.InstallCRDs(w.Config, envtest.CRDInstallOptions{Paths: []string{
 		filepath.Join(crds, "0000_10_machine-api_01_machines-Default.crd.yaml"),
 		filepath.Join(crds, "0000_10_machine-api_01_machinesets-Default.crd.yaml"),
@@ -122,18 +120,6 @@ func (w *world) installMachines() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-}
-
-// source returns the directory of a module that another module, in a directory below this one or beside it, requires.
-func source(t testing.TB, by, module string) string {
-	t.Helper()
-	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module)
-	list.Dir = filepath.Join(testenv.Module(), by)
-	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(out))
 }
 
 func (w *world) create(kind, version string, spec map[string]any) {
