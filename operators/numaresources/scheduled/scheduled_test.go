@@ -573,7 +573,7 @@ func TestItEndsWhileTheClusterIsAway(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		ends(t, process)
 	})
-	t.Run("kube-apiserver answers no more while it binds pods", func(t *testing.T) {
+	t.Run("kube-apiserver stops answering while it binds pods", func(t *testing.T) {
 		plane := testenv.Start(t)
 		k := &kubelets{t: t, client: plane.Client, nodes: map[string]*node{}}
 		k.clear()
