@@ -307,7 +307,7 @@ func whyChosen(tuned tunedv1.Tuned, labels map[string]string, profile string) st
 		}
 		why = tuned.Spec.Recommend[i]
 	}
-	text := fmt.Sprintf("priority %d, every node", why.Priority)
+	goesBy := make([]string, len(why.Match))
 	for i, match := range why.Match {
 		by := match.Label
 		if match.Value != nil {
@@ -316,11 +316,12 @@ func whyChosen(tuned tunedv1.Tuned, labels map[string]string, profile string) st
 		if match.Type == tunedv1.MatchPod {
 			by += " of a pod"
 		}
-		if text += " or " + by; i == 0 {
-			text = fmt.Sprintf("priority %d, by %s", why.Priority, by)
-		}
+		goesBy[i] = by
 	}
-	return text
+	if len(goesBy) == 0 {
+		return fmt.Sprintf("priority %d, every node", why.Priority)
+	}
+	return fmt.Sprintf("priority %d, by %s", why.Priority, strings.Join(goesBy, " or "))
 }
 
 type tuningPlan struct {
