@@ -30,7 +30,7 @@ type Source struct {
 // Stdin is the name of standard input.
 const Stdin = "-"
 
-// Read reads files, the YAML and JSON files below directories, and standard input. It does not
+// Read reads files, the YAML, JSON, Butane, Ignition and pinning files below directories, and standard input. It does not
 // look into hidden directories, and reads a file once, however often it is named.
 func Read(paths []string, stdin io.Reader) ([]Source, error) {
 	var sources []Source
@@ -71,7 +71,7 @@ func Read(paths []string, stdin io.Reader) ([]Source, error) {
 				}
 				return nil
 			}
-			if !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
+			if !slices.Contains([]string{".yaml", ".yml", ".json", ".bu", ".ign"}, filepath.Ext(name)) && entry.Name() != pinningFileName {
 				return nil
 			}
 			// Follow a link to a file, and leave out sockets and the like.
@@ -237,7 +237,7 @@ func (d *document) parse() error {
 // locate finds out where everything is. Some JSON is not YAML; then it is not known.
 func (d *document) locate() {
 	var root yaml.Node
-	if d.source.Name != "" && yaml.Unmarshal(d.text, &root) == nil && len(root.Content) == 1 {
+	if d.root == nil && d.source.Name != "" && yaml.Unmarshal(d.text, &root) == nil && len(root.Content) == 1 {
 		d.root = root.Content[0]
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// deepest is how far down a pod template is looked for.
+// deepest is how far down an object is looked through.
 const deepest = 20
 
 // foreign returns an object of a kind that is not Kubernetes' own once for each of its pod templates, and the objects
@@ -19,49 +19,59 @@ func (d *document) foreign(o *object) (objects []*object, err error) {
 		o.pods = pods
 		return []*object{o}, nil
 	}
-	var walk func(value any, path []string) error
-	walk = func(value any, path []string) error {
-		if len(path) > deepest {
-			return nil
-		}
-		switch value := value.(type) {
-		case []any:
-			for i := range value {
-				if err := walk(value[i], append(path[:len(path):len(path)], strconv.Itoa(i))); err != nil {
-					return err
-				}
-			}
-		case map[string]any:
-			if isObject(value) && len(path) > 0 {
-				found, err := d.collect(below(o.json, path), append(o.path[:len(o.path):len(o.path)], path...), head{})
-				objects = append(objects, found...)
-				return err
-			}
-			if isTemplate(value) && len(path) > 0 {
-				found := *o
-				found.pods = templateAt(path)
-				found.pods.further = slices.ContainsFunc(objects, func(earlier *object) bool { return slices.Equal(earlier.path, o.path) })
-				objects = append(objects, &found)
-				return nil
-			}
-			for _, key := range slices.Sorted(maps.Keys(value)) {
-				// What is in a status is not run.
-				if len(path) == 0 && (key == "metadata" || key == "status") {
-					continue
-				}
-				if err := walk(value[key], append(path[:len(path):len(path)], key)); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}
 	var whole any
 	if json.Unmarshal(o.json, &whole) != nil {
 		return nil, nil
 	}
-	err = walk(whole, nil)
+	first := true
+	walk(whole, nil, func(value any, path []string) (further bool) {
+		fields, ok := value.(map[string]any)
+		switch {
+		case err != nil:
+			return false
+		case !ok || len(path) == 0:
+			return true
+		case isObject(fields):
+			var found []*object
+			found, err = d.collect(below(o.json, path), append(o.path[:len(o.path):len(o.path)], path...), head{})
+			objects = append(objects, found...)
+			return false
+		case isTemplate(fields):
+			found := *o
+			found.pods = templateAt(path)
+			found.pods.further = !first
+			first = false
+			objects = append(objects, &found)
+			return false
+		}
+		return true
+	})
+	if first && mayConfigureHosts(o.json) {
+		objects = append(objects, o)
+	}
 	return objects, err
+}
+
+// walk calls a function with all that is in an object, but for its metadata and its status, and with the path there. If the function
+// returns false, it leaves out what is further down.
+func walk(value any, path []string, see func(value any, path []string) (further bool)) {
+	if len(path) > deepest || !see(value, path) {
+		return
+	}
+	switch value := value.(type) {
+	case []any:
+		for i := range value {
+			walk(value[i], append(path[:len(path):len(path)], strconv.Itoa(i)), see)
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			// What is in a status is not run.
+			if len(path) == 0 && (key == "metadata" || key == "status") {
+				continue
+			}
+			walk(value[key], append(path[:len(path):len(path)], key), see)
+		}
+	}
 }
 
 // isObject reports whether a mapping is an object of the API.

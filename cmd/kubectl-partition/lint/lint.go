@@ -26,6 +26,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
+	"workload.openshift.io/kubernetes/node/topology"
 )
 
 // Options say what is known of the cluster, and what is wanted.
@@ -49,6 +50,8 @@ type Options struct {
 	PoolCPUs map[string]int
 	// Pools are the CPUs of all pools, which a DRA driver for CPUs must reserve; empty if they are not known.
 	Pools cpuset.CPUSet
+	// Host is what the hosts of the nodes are like; nil if that is not known.
+	Host *topology.Topology
 	// StaticPods: the pods of files are static pods.
 	StaticPods bool
 	// Ignore has the findings that are accepted; it may be nil.
@@ -111,6 +114,7 @@ func Lint(sources []Source, options Options) *Report {
 		namespaces: map[string]*namespace{},
 		workloads:  map[Object][]*workload{},
 		uids:       sets.New[types.UID](),
+		policies:   sets.New[string](),
 		files:      map[string]*Source{},
 	}
 	var objects []*object
@@ -121,7 +125,7 @@ func Lint(sources []Source, options Options) *Report {
 		objects = append(objects, l.objects(&sources[i])...)
 	}
 	// Whatever decides about workloads comes first, and what is about workloads last.
-	for _, kinds := range [][]func(*object) error{{l.namespace, l.limitRange, l.quota, l.driverFile, l.isolated}, {l.workload, l.driver}, {l.unbounded, l.allowedUnbounded, l.horizontal, l.scaledObject, l.vertical}} {
+	for _, kinds := range [][]func(*object) error{{l.namespace, l.limitRange, l.quota, l.driverFile, l.isolated, l.policy}, {l.workload, l.driver, l.pools}, {l.unbounded, l.allowedUnbounded, l.horizontal, l.scaledObject, l.vertical}} {
 		for _, o := range objects {
 			for _, of := range kinds {
 				l.problem(of(o))
@@ -165,6 +169,8 @@ type linter struct {
 	workloads  map[Object][]*workload
 	// uids are those of all objects.
 	uids sets.Set[types.UID]
+	// policies are those of the CPU manager that configurations of kubelets name.
+	policies sets.Set[string]
 	// files are the sources that have a name, by that.
 	files map[string]*Source
 }
@@ -214,6 +220,9 @@ func (l *linter) problem(err error) {
 // identify reads the metadata of an object. A finding or an error says that the object, as it
 // is, can be of no use.
 func (l *linter) identify(o *object) (usable bool, err error) {
+	if o.isFile() {
+		return true, nil
+	}
 	var named struct {
 		Metadata struct {
 			Name         string `json:"name"`

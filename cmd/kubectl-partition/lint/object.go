@@ -94,7 +94,6 @@ var templates = map[string]struct {
 // others are the kinds, besides workloads, that decide what becomes of pods or do not work with
 // partitioned ones.
 var others = map[schema.GroupKind]bool{
-	{Kind: "ConfigMap"}:     true,
 	{Kind: "Namespace"}:     true,
 	{Kind: "LimitRange"}:    true,
 	{Kind: "ResourceQuota"}: true,
@@ -102,8 +101,11 @@ var others = map[schema.GroupKind]bool{
 	{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"}: true,
 	{Group: "keda.sh", Kind: "ScaledObject"}:                     true,
 
-	{Group: "machineconfiguration.openshift.io", Kind: "MachineConfig"}: true,
-	{Group: "performance.openshift.io", Kind: "PerformanceProfile"}:     true,
+	machineConfigKind: true,
+	kubeletConfigKind: true,
+	kubeletKind:       true,
+	profileKind:       true,
+	tunedKind:         true,
 }
 
 // head is what all objects and lists have.
@@ -155,8 +157,10 @@ func (d *document) collect(data json.RawMessage, path []string, of head) ([]*obj
 	case isWorkload(o.group, o.Kind):
 		o.pods = templateAt(templates[o.Kind].path)
 	case others[schema.GroupKind{Group: o.group, Kind: o.Kind}]:
+	case o.is(configMapKind):
+		return append([]*object{o}, d.manifests(o)...), nil
 	case o.Kind == "" || h.APIVersion == "":
-		return nil, nil
+		return d.file(o), nil
 	default:
 		return d.foreign(o)
 	}

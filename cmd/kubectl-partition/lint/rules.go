@@ -54,6 +54,7 @@ const (
 	idleForRuntime       = "runtime_annotation_idle"
 	driverReserves       = "driver_reserves_others"
 	isolatedPool         = "pool_isolated"
+	splitPool            = "pool_splits_core"
 	unusedIgnore         = "unused_ignore"
 	namespaceUnannotated = string(partition.ReasonNamespaceNotAnnotated)
 )
@@ -78,7 +79,8 @@ var ownRules = []Rule{
 	{ID: noPlugin, Condition: "a pod of a cluster asks, and kube-apiserver has no admission plugin (`--live`)", Remedy: "Run a kube-apiserver with the plugin, and create the pod again."},
 	{ID: idleForRuntime, Condition: "an annotation of CRI-O for low latency, such as `irq-load-balancing.crio.io`, does nothing for such a pod", Remedy: "Remove it, or give the pod what the message names."},
 	{ID: driverReserves, Condition: "the DRA driver `dra.cpu` reserves other CPUs than those of the pools (`--pools`)", Remedy: "Set its `reservedCPUs` to the CPUs of the pools."},
-	{ID: isolatedPool, Condition: "a MachineConfig or a PerformanceProfile puts CPUs of the pools (`--pools`) into `isolcpus`, where the kernel balances no load", Remedy: "Isolate other CPUs."},
+	{ID: isolatedPool, Condition: "a kernel argument `isolcpus` has CPUs of the pools (`--pools`), or a pool has CPUs that this host isolates (`--from-node`): the kernel balances no load there", Remedy: "Isolate other CPUs."},
+	{ID: splitPool, Condition: "a pool has a part of a physical core or of a socket, and those of this host (`--from-node`) have different numbers of CPUs: before v1.38, the static policy of the CPU manager may give the pool's CPU away", Remedy: "Give the pools whole cores."},
 	{ID: unusedIgnore, Condition: "an entry of the ignore file matches no finding", Remedy: "Remove the entry."},
 }
 

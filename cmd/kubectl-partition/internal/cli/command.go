@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/component-base/version"
+	"workload.openshift.io/kubernetes/node/topology"
 )
 
 // Command returns the command kubectl-partition. A file of this package, named after it, has
@@ -70,6 +71,31 @@ type flagsAlone struct{}
 
 func (flagsAlone) Complete(*cobra.Command, []string) error { return nil }
 func (flagsAlone) Validate() error                         { return nil }
+
+// fromNode is the flag --from-node, which reads the CPUs of this host.
+type fromNode struct {
+	given bool
+	sysfs string
+}
+
+func (f fromNode) validate(command string) error {
+	if f.given && f.sysfs == topology.Sysfs {
+		return needsNode(command + " --from-node")
+	}
+	return nil
+}
+
+// read returns nil without the flag.
+func (f fromNode) read() (*topology.Topology, error) {
+	if !f.given {
+		return nil, nil
+	}
+	host, err := topology.Read(f.sysfs)
+	if err != nil {
+		return nil, fmt.Errorf("this host's topology: %w", err)
+	}
+	return host, nil
+}
 
 // goos is where this command runs; tests replace it.
 var goos = runtime.GOOS

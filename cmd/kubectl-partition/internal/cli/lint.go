@@ -24,6 +24,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/lint"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
+	"workload.openshift.io/kubernetes/node/topology"
 	"workload.openshift.io/partition"
 )
 
@@ -46,23 +47,29 @@ type lintOptions struct {
 	live        bool
 	allowFix    bool
 	listOfRules bool
+	fromNode    fromNode
 }
 
 func newLint(streams genericiooptions.IOStreams) *cobra.Command {
-	l := &lintOptions{streams: streams, config: genericclioptions.NewConfigFlags(true)}
+	l := &lintOptions{streams: streams, config: genericclioptions.NewConfigFlags(true), fromNode: fromNode{sysfs: topology.Sysfs}}
+	return l.command()
+}
+
+func (l *lintOptions) command() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "lint (PATH... | - | --live)",
 		Short: "Find manifests whose pods will not be partitioned, or that do not work with partitioned pods",
 		Long: `Find manifests whose pods will not be partitioned, and what does not work with partitioned pods.
 
-PATH is a file, or a directory in which all .yaml, .yml and .json files are read; - is standard
-input. Namespaces, LimitRanges and ResourceQuotas in the same input decide about its pods.
+PATH is a file, or a directory in which all .yaml, .yml, .json, .bu, .ign and pinning files are
+read; - is standard input. Namespaces, LimitRanges and ResourceQuotas in the same input decide about its pods.
 A namespace that is not there counts as allowing every type. With --live a cluster is read.
 
 Kinds with pods are Pod, Deployment, DaemonSet, StatefulSet, ReplicaSet, Job, CronJob,
 ReplicationController and PodTemplate. HorizontalPodAutoscalers, VerticalPodAutoscalers and
-KEDA's ScaledObjects of these are checked. All other kinds pass. A template of Helm is not read:
-lint what it renders.
+KEDA's ScaledObjects of these are checked. What configures hosts is checked against --pools and
+--from-node: kernel arguments, pinning files, PerformanceProfiles, and configurations of the
+kubelet. All else passes. A template of Helm is not read: lint what it renders.
 
 Exit codes:
   0  nothing was found, but for notes
@@ -83,6 +90,9 @@ Exit codes:
   # Lint what a chart renders
   helm template my-chart | kubectl partition lint -
 
+  # Lint what was rendered for nodes like this one
+  kubectl partition lint out --from-node
+
   # Lint a cluster
   kubectl partition lint --live
 
@@ -98,6 +108,7 @@ Exit codes:
 	flags.StringVar(&l.ignoreFile, "ignore-file", "", "a `file` with findings that are accepted, each with a reason")
 	flags.StringToIntVar(&l.options.PoolCPUs, "pool-cpus", nil, "how many CPUs the smallest pool of a `type` has, as in management=4: pods that request more are found")
 	flags.StringVar(&l.pools, "pools", "", "the `CPUs` of all pools, as in 0-3: the DRA driver for CPUs must reserve these, and isolcpus must not have them")
+	flags.BoolVar(&l.fromNode.given, "from-node", false, "the nodes are like this host: judge their pools by its physical cores, sockets and isolated CPUs")
 	flags.BoolVar(&l.options.StaticPods, "static-pods", false, "pods are static pods, as all below etc/kubernetes/manifests are")
 	flags.BoolVar(&l.live, "live", false, "lint a cluster instead of files")
 	flags.BoolVar(&l.allowFix, "fix", false, "write missing and stale annotations into the files")
@@ -114,12 +125,14 @@ func (l *lintOptions) Validate() error {
 		return fmt.Errorf("--live reads a cluster, and %q is a file; give one of them", l.args[0])
 	case !l.live && len(l.args) == 0:
 		return fmt.Errorf("give files, directories, - for standard input, or --live")
+	case l.live && l.fromNode.given:
+		return errors.New("--live reads a cluster, and --from-node is about files for this host; give one of them")
 	case l.live && l.allowFix:
 		return fmt.Errorf("--fix writes files, and --live reads a cluster; give one of them")
 	case l.allowFix && slices.Contains(l.args, lint.Stdin):
 		return fmt.Errorf("--fix writes files, and cannot write standard input")
 	}
-	return nil
+	return l.fromNode.validate("lint")
 }
 
 // Run implements options.
@@ -130,6 +143,9 @@ func (l *lintOptions) Run(ctx context.Context) error {
 	var sources []lint.Source
 	var problems []lint.Problem
 	var err error
+	if l.options.Host, err = l.fromNode.read(); err != nil {
+		return err
+	}
 	if l.live {
 		sources, problems, err = l.readCluster(ctx)
 	} else {

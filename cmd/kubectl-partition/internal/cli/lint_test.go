@@ -10,7 +10,10 @@ import (
 	"syscall"
 	"testing"
 
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"workload.openshift.io/kubernetes/node/nodefiles"
+	"workload.openshift.io/kubernetes/node/topology/topologytest"
 )
 
 // runLint runs the command in testdata/lint, so that file names are short.
@@ -158,5 +161,49 @@ func TestLintRefusesWhatItCannotDo(t *testing.T) {
 				t.Errorf("exit code %d, %q, %q, want %q", code, stdout, stderr, test.want)
 			}
 		})
+	}
+}
+
+// On a host with two kinds of cores, lint says of rendered files what render says: in a directory, and as one manifest.
+func TestLintKnowsTheHostAsRenderDoes(t *testing.T) {
+	// CPUs 0 and 4 are siblings, 1 and 5; 2 and 3 have none.
+	host := topologytest.Host{Nodes: 1, CoresPerNode: 4, ThreadsPerCore: 2, Offline: "6-7"}
+	const finding = "A pool has CPU 0 without the rest of its physical core or socket"
+	for name, test := range map[string]struct {
+		pool, policy string
+		code         int
+	}{
+		"a pool that splits a core":  {"0,2", "static", 1},
+		"a pool with whole cores":    {"0,2,4", "static", 0},
+		"a policy that gives no CPU": {"0,2", "none", 0},
+	} {
+		for target, flags := range map[string][]string{"tree": nil, "machineconfig": nil, "cloud-init": nil, "butane": {"--butane-variant=fcos"}} {
+			t.Run(name+", as "+target, func(t *testing.T) {
+				directory := t.TempDir()
+				code, _, errOut := runRender(t, &host, "", append(flags, "--from-node", "--cpuset", test.pool, "--cpu-manager-policy", test.policy, "--target", target, "--to", directory)...)
+				if code != 0 || strings.Contains(errOut, finding) != (test.code == 1) {
+					t.Fatalf("render: exit code %d, %s", code, errOut)
+				}
+				streams, _, stdout, stderr := genericiooptions.NewTestIOStreams()
+				l := &lintOptions{streams: streams, config: genericclioptions.NewConfigFlags(true), fromNode: fromNode{sysfs: topologytest.Sysfs(t, host)}}
+				command := l.command()
+				command.SilenceErrors, command.SilenceUsage = true, true
+				files := []string{directory}
+				if dropIn := filepath.Join(directory, nodefiles.KubeletDropInPath); target == "tree" {
+					files = append(files, dropIn)
+				}
+				command.SetArgs(append(files, "--from-node"))
+				code = ExitCode(command.Execute(), stderr)
+				if code != test.code || strings.Contains(stdout.String(), finding) != (test.code == 1) {
+					t.Errorf("lint: exit code %d, %s%s", code, stdout, stderr)
+				}
+			})
+		}
+	}
+}
+
+func TestLintOfAClusterTakesNoHost(t *testing.T) {
+	if _, stderr, code := runLint(t, "", "--live", "--from-node"); code != 2 || !strings.Contains(stderr, "--live reads a cluster, and --from-node") {
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }

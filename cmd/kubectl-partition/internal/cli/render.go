@@ -26,17 +26,16 @@ type renderOptions struct {
 	types, cpusets, roles, host []string
 	file, cpusOfHost, policy    string
 	systemCPUs, topology        string
-	fromNode, force             bool
+	fromNode                    fromNode
+	force                       bool
 	cpus                        int
 	target, to, image, variant  string
 	// changed reports whether a flag is given.
 	changed func(flag string) bool
-	// sysfs is where the CPUs of this host are read.
-	sysfs string
 }
 
 func newRender(streams genericiooptions.IOStreams) *cobra.Command {
-	c := &renderOptions{IOStreams: streams, sysfs: topology.Sysfs}
+	c := &renderOptions{IOStreams: streams, fromNode: fromNode{sysfs: topology.Sysfs}}
 	return c.command()
 }
 
@@ -82,7 +81,7 @@ Exit codes:
 	flags.StringArrayVar(&c.types, "type", nil, "workload type of a pool; management if there is one --cpuset and no type")
 	flags.StringArrayVar(&c.cpusets, "cpuset", nil, `CPU list of the pool of the type in the same place, such as 0-1,52-53; "" switches the type on without confining it`)
 	flags.StringVarP(&c.file, "file", "f", "", "read "+render.Kind+" documents, or the workload.partitions in OpenShift's install-config.yaml; - is standard input")
-	flags.BoolVar(&c.fromNode, "from-node", false, "take CPUs, physical cores and NUMA nodes of this host; without --cpuset and --file, choose the pool from them")
+	flags.BoolVar(&c.fromNode.given, "from-node", false, "take CPUs, physical cores and NUMA nodes of this host; without --cpuset and --file, choose the pool from them")
 	flags.IntVar(&c.cpus, "cpus", render.DefaultCPUs, "how many CPUs --from-node chooses, rounded up to whole physical cores")
 	flags.StringVar(&c.cpusOfHost, "cpus-of-host", "", "CPU list of the nodes' hosts, such as 0-55")
 	flags.StringArrayVar(&c.roles, "role", nil, "role of the nodes, master by default; nodes of the roles master and control-plane have a control plane")
@@ -141,23 +140,17 @@ func (c *renderOptions) Validate() error {
 			return fmt.Errorf("--%s is for the target %s, and --target is %s", flag, targets[flag], c.target)
 		}
 	}
-	if !c.fromNode && c.changed("cpus") {
+	if !c.fromNode.given && c.changed("cpus") {
 		return errors.New("--cpus needs --from-node, which chooses them")
 	}
-	if c.fromNode && c.sysfs == topology.Sysfs {
-		return needsNode("render --from-node")
-	}
-	return nil
+	return c.fromNode.validate("render")
 }
 
 // Run implements options.
 func (c *renderOptions) Run(context.Context) error {
-	var host *topology.Topology
-	if c.fromNode {
-		var err error
-		if host, err = topology.Read(c.sysfs); err != nil {
-			return fmt.Errorf("this host's topology: %w", err)
-		}
+	host, err := c.fromNode.read()
+	if err != nil {
+		return err
 	}
 	configurations, err := c.configurations(host)
 	if err != nil {

@@ -19,9 +19,9 @@ func runRender(t *testing.T, host *topologytest.Host, input string, args ...stri
 	t.Helper()
 	streams, in, stdout, stderr := genericiooptions.NewTestIOStreams()
 	in.WriteString(input)
-	c := &renderOptions{IOStreams: streams, sysfs: filepath.Join(t.TempDir(), "none")}
+	c := &renderOptions{IOStreams: streams, fromNode: fromNode{sysfs: filepath.Join(t.TempDir(), "none")}}
 	if host != nil {
-		c.sysfs = topologytest.Sysfs(t, *host)
+		c.fromNode.sysfs = topologytest.Sysfs(t, *host)
 	}
 	command := c.command()
 	command.SilenceErrors, command.SilenceUsage = true, true
