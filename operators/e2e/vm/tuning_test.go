@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -38,6 +39,10 @@ metadata: {name: edge}
 spec:
   cpu: {reserved: 0-1, isolated: 2-3}
 `}
+	otherwise = configuration{name: "another-performance-profile", profile: partitioned.profile, tuned: withArguments.tuned,
+		performance: strings.Replace(partitioned.performance, "reserved: 0-1, isolated: 2-3", "reserved: \"0\", isolated: 1-3", 1)}
+	deferred = configuration{name: "later", profile: "later",
+		tuned: strings.Replace(aTuned("later", "[sysctl]\nkernel.msgmnb=80000"), "{name: later}", "{name: later, annotations: {tuned.openshift.io/deferred: always}}", 1)}
 )
 
 // The whole way from a NodePool to the kernel of a real machine, whose boots are counted by their IDs.
@@ -61,7 +66,9 @@ func TestAPoolsChangeCostsAMachineAtMostOneBoot(t *testing.T) {
 		{"kernel arguments come with one boot", with(kernelArguments)},
 		{"a machine that is new to the pool has the arguments at its first boot", with(newMachine)},
 		{"a PerformanceProfile makes a partitioned node with one boot", with(performanceProfile)},
+		{"another PerformanceProfile makes the node another one with one boot", with(changedProfile)},
 		{"what is removed goes with one boot", with(removed)},
+		{"a deferred profile waits for the next boot", with(deferral)},
 		{"TuneD is killed and its profile is removed", with(tunedKilled)},
 		{"without a configuration TuneD's profile openshift-node is in force", with(defaults)},
 	})
@@ -133,9 +140,6 @@ func (l *lab) tunedBeforePods(t *testing.T) {
 	t.Logf("before pods: %s", log)
 }
 
-// fromProfile are the kernel arguments of the PerformanceProfile.
-var fromProfile = []string{"irqaffinity=0-1", "isolcpus=managed_irq,2-3", "rcu_nocbs=2-3", "nohz_full=2-3", "nosoftlockup", "tsc=reliable"}
-
 const (
 	pinningFile = "/etc/kubernetes/openshift-workload-pinning"
 	crioDropIn  = "/etc/crio/crio.conf.d/01-workload-partitioning"
@@ -159,46 +163,67 @@ func (l *lab) configz(t *testing.T) (c struct {
 	return c
 }
 
-// Pinning file, CRI-O's drop-in, the kubelet, the kernel and TuneD have the same CPUs, as far as the machine itself says.
 func performanceProfile(t *testing.T, l *lab) {
 	l.have(t, withArguments)
 	l.change(t, partitioned, 1)
 	l.tunedBeforePods(t)
+	if got := l.arguments(t); slices.Contains(got, "skew_tick=1") {
+		t.Errorf("the kernel has the arguments %q, of a profile that is not the pool's any more", got)
+	}
+	l.agree(t, "0-1", "2-3", "3")
+}
+
+func changedProfile(t *testing.T, l *lab) {
+	l.have(t, partitioned)
+	l.change(t, otherwise, 1)
+	l.agree(t, "0", "1-3", "1")
+}
+
+// agree checks that pinning file, CRI-O's drop-in, the kubelet, the kernel and TuneD have the same CPUs, as far as the machine itself
+// says. mask has the reserved ones in hexadecimal.
+func (l *lab) agree(t *testing.T, reserved, isolated, mask string) {
+	t.Helper()
 	got := l.arguments(t)
-	for _, want := range fromProfile {
+	for _, want := range []string{"irqaffinity=" + reserved, "isolcpus=managed_irq," + isolated, "rcu_nocbs=" + isolated, "nohz_full=" + isolated, "nosoftlockup", "tsc=reliable"} {
 		if !slices.Contains(got, want) {
 			t.Errorf("the kernel has the arguments %q, want %s", got, want)
 		}
 	}
-	if slices.Contains(got, "skew_tick=1") {
-		t.Errorf("the kernel has the arguments %q, of a profile that is not the pool's any more", got)
-	}
 	for path, want := range map[string]string{
-		"/sys/devices/system/cpu/nohz_full": "2-3",
+		"/sys/devices/system/cpu/nohz_full": isolated,
 		// isolcpus without domain keeps interrupts away, and leaves CPUs to the scheduler: containers share them.
 		"/sys/devices/system/cpu/isolated": "",
-		"/proc/irq/default_smp_affinity":   "3",
+		"/proc/irq/default_smp_affinity":   mask,
 	} {
 		if content := l.read(t, path); content != want {
 			t.Errorf("%s is %q, want %q", path, content, want)
 		}
 	}
-	for path, want := range map[string]string{pinningFile: `"cpuset": "0-1"`, crioDropIn: `infra_ctr_cpuset = "0-1"`, kubeletFile: "reservedSystemCPUs: 0-1\n"} {
-		if content := l.read(t, path) + "\n"; !strings.Contains(content, want) {
+	quoted := strconv.Quote(reserved)
+	for path, want := range map[string]string{pinningFile: `"cpuset": ` + quoted, crioDropIn: "infra_ctr_cpuset = " + quoted} {
+		if content := l.read(t, path); !strings.Contains(content, want) {
 			t.Errorf("%s is\n%s\nwithout %s", path, content, want)
 		}
 	}
-	if c := l.configz(t); c.ReservedSystemCPUs != "0-1" || c.CPUManagerPolicy != "static" || c.CPUManagerPolicyOptions["strict-cpu-reservation"] != "true" {
+	if c := l.configz(t); c.ReservedSystemCPUs != reserved || c.CPUManagerPolicy != "static" || c.CPUManagerPolicyOptions["strict-cpu-reservation"] != "true" {
 		t.Errorf("the kubelet runs with %+v", c)
 	}
 	var checkpoint struct{ PolicyName, DefaultCPUSet string }
-	if err := json.Unmarshal([]byte(l.read(t, l.KubeletDir+"/cpu_manager_state")), &checkpoint); err != nil || checkpoint.PolicyName != "static" || checkpoint.DefaultCPUSet != "2-3" {
+	if err := json.Unmarshal([]byte(l.read(t, l.KubeletDir+"/cpu_manager_state")), &checkpoint); err != nil || checkpoint.PolicyName != "static" || checkpoint.DefaultCPUSet != isolated {
 		t.Errorf("the CPU manager's checkpoint has %+v (%v)", checkpoint, err)
+	}
+	pool, err := cpuset.Parse(reserved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest, err := cpuset.Parse(isolated)
+	if err != nil {
+		t.Fatal(err)
 	}
 	l.WaitFor(t, l.Limit, "pods may be partitioned", func() error { return l.Active(t) })
 	object := l.Object(t)
 	cores, cpus := object.Status.Capacity["management.workload.openshift.io/cores"], object.Status.Allocatable[corev1.ResourceCPU]
-	if cores.Value() != 4000 || cpus.Value() != 2 {
+	if cores.Value() != 4000 || cpus.Value() != int64(rest.Size()) {
 		t.Errorf("the node has %s cores for the pool's pods, and %s CPUs to allocate", cores.String(), cpus.String())
 	}
 	l.await(t, statInterval, "10")
@@ -206,19 +231,48 @@ func performanceProfile(t *testing.T, l *lab) {
 	// What it is for: a partitioned pod runs on the pool, and one with a CPU of its own outside of it.
 	inPool := l.StartPod(t, rig.Pod("partitioned", rig.Partitioned, "cpu=100m memory=16Mi", ""))
 	own := l.CPUsOf(t, l.StartPod(t, rig.Pod("exclusive", nil, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")))
-	if err := l.Has(t, inPool, cpuset.New(0, 1)); err != nil {
+	if err := l.Has(t, inPool, pool); err != nil {
 		t.Error(err)
 	}
-	if own.Size() != 1 || !own.IsSubsetOf(cpuset.New(2, 3)) {
-		t.Errorf("the exclusive pod has CPUs %s, want one of 2-3", own)
+	if own.Size() != 1 || !own.IsSubsetOf(rest) {
+		t.Errorf("the exclusive pod has CPUs %s, want one of %s", own, isolated)
 	}
 	for _, name := range []string{"partitioned", "exclusive"} {
 		l.RemovePod(t, name)
 	}
 }
 
+// The machine stays as it is until somebody boots it.
+func deferral(t *testing.T, l *lab) {
+	l.have(t, withSysctl)
+	l.await(t, msgmnb, "65536")
+	before := l.boots(t)
+	l.configure(t, deferred)
+	l.WaitFor(t, l.Limit, "the profile waits", func() error {
+		is, err := l.Try(t, "", "get", "profile", "--namespace=openshift-cluster-node-tuning-operator", l.Name, `--output=jsonpath={.spec.config.tunedProfile} {.status.conditions[?(@.type=="Applied")].reason}`)
+		if err == nil && is != deferred.profile+" Deferred" {
+			err = fmt.Errorf("it is %s", is)
+		}
+		return err
+	})
+	if value := l.read(t, msgmnb); value != "65536" {
+		t.Errorf("%s is %s, and nothing has booted", msgmnb, value)
+	}
+	if after := l.boots(t); !slices.Equal(after, before) {
+		t.Errorf("the boots were %q, and are %q", before, after)
+	}
+	machine := l.provider.Machines[l.Name]
+	if _, err := l.boot(t.Context(), machine, machine); err != nil {
+		t.Fatal(err)
+	}
+	l.settle(t)
+	l.await(t, msgmnb, "80000")
+}
+
 func removed(t *testing.T, l *lab) {
-	l.have(t, partitioned)
+	if l.has != otherwise {
+		l.have(t, partitioned)
+	}
 	l.change(t, withSysctl, 1)
 	if got := l.arguments(t); !slices.Equal(got, l.bare) {
 		t.Errorf("the kernel has the arguments %q, want %q as without a configuration", got, l.bare)
