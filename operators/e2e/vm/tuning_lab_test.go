@@ -31,14 +31,17 @@ func management() *host.Cluster {
 	return host.New(config)
 }
 
-const nodePool = "pool-a"
-
-// lab is a NodePool of one real machine: a VM with the hosted cluster, whose node it is, a management cluster, and a provider that
-// boots the VM with what the pool is to have.
+// lab is a NodePool of one real machine: a VM that is a node of the hosted cluster, a management cluster, and a provider that boots
+// the VM with what the pool is to have. The first lab's VM has the hosted cluster.
 type lab struct {
 	*node
-	home     *rig.Cluster
-	provider *provider.Provider
+	// pool is the name of the NodePool.
+	pool       string
+	management *host.Cluster
+	home       *rig.Cluster
+	provider   *provider.Provider
+	// other is the lab of the second machine, once a row has asked for it.
+	other *lab
 	// has is the pool's configuration.
 	has configuration
 	// bare are the kernel arguments of a machine without a configuration.
@@ -76,7 +79,7 @@ func newLab(s *site) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{node: n, home: &rig.Cluster{Client: m.Client, Kubectl: n.Kubectl, Kubeconfig: m.Config.Paths.Kubeconfig(), Pause: n.Pause, Limit: n.Limit}}
+	l := &lab{node: n, pool: "pool-a", management: m, home: &rig.Cluster{Client: m.Client, Kubectl: n.Kubectl, Kubeconfig: m.Config.Paths.Kubeconfig(), Pause: n.Pause, Limit: n.Limit}}
 	progress("starting the companions of the management side")
 	scripts := rig.Scripts{Repository: repository, Hosted: n.Kubeconfig, Management: l.home.Kubeconfig, Programs: m.Config.Paths}
 	if _, err := scripts.Run("up-hosted.sh", []string{"PATIENCE=300s"}, controller, n.Kubectl, n.Name); err != nil {
@@ -91,7 +94,7 @@ func newLab(s *site) *lab {
 		_, err := l.rendered(t)
 		return err
 	})
-	if err := l.provider.Join(t.Context(), n.Name, nodePool); err != nil {
+	if err := l.provider.Join(t.Context(), n.Name, l.pool); err != nil {
 		t.Fatal(err)
 	}
 	// On a new machine the unit of the host is there before the operand.
@@ -99,6 +102,35 @@ func newLab(s *site) *lab {
 	l.settle(t)
 	l.bare = l.arguments(t)
 	return l
+}
+
+// second returns a second machine, which has fewer CPUs, in the pool of the first.
+func (l *lab) second(t *testing.T, s *site) *lab {
+	t.Helper()
+	if l.other != nil {
+		return l.other
+	}
+	n := s.boot(2, vm.Topology{Sockets: 1, Cores: 2, Threads: 1})
+	n.Cluster = l.Cluster
+	if err := n.vm.Join(t.Context(), l.vm, host.Config{CPUManagerPolicy: "none"}); err != nil {
+		t.Fatal(err)
+	}
+	n.Run(t, "mkdir -p /var/log/journal && journalctl --flush")
+	n.prepare(t)
+	other := &lab{node: n, pool: l.pool, management: l.management, home: l.home, provider: l.provider, has: l.has}
+	other.bare = other.arguments(t)
+	l.provider.Boot = func(ctx context.Context, before, next *provider.Machine) (string, error) {
+		if next.Name == other.Name {
+			return other.boot(ctx, before, next)
+		}
+		return l.boot(ctx, before, next)
+	}
+	if err := l.provider.Join(t.Context(), other.Name, other.pool); err != nil {
+		t.Fatal(err)
+	}
+	other.settle(t)
+	l.other = other
+	return other
 }
 
 // boot changes the VM from what it has booted before to what it is to boot next, with one boot. It plays what a provider has in its
@@ -199,6 +231,25 @@ func (l *lab) boots(t *testing.T) (ids []string) {
 	return ids
 }
 
+// reconfigure replaces a text in the configuration of a companion, and restarts it.
+func (l *lab) reconfigure(t *testing.T, companion, from, to string) {
+	t.Helper()
+	path := filepath.Join(filepath.Dir(l.Kubeconfig), "companions", companion+".yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), from) {
+		t.Fatalf("%s is\n%s\nwithout %s", path, text, from)
+	}
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), from, to)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.management.Restart(t.Context(), companion); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // configure gives the pool a configuration.
 func (l *lab) configure(t *testing.T, c configuration) {
 	t.Helper()
@@ -224,7 +275,7 @@ func (l *lab) configure(t *testing.T, c configuration) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.home.Call(t, "patch", "nodepool", "--namespace=clusters", nodePool, "--type=merge", "--patch="+string(patch))
+	l.home.Call(t, "patch", "nodepool", "--namespace=clusters", l.pool, "--type=merge", "--patch="+string(patch))
 	l.has = c
 }
 
@@ -249,7 +300,7 @@ func (l *lab) rendered(t *testing.T) (pool metav1.ObjectMeta, err error) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(l.home.Call(t, "get", "nodepool", "--namespace=clusters", nodePool, "--output=json")), &object); err != nil {
+	if err := json.Unmarshal([]byte(l.home.Call(t, "get", "nodepool", "--namespace=clusters", l.pool, "--output=json")), &object); err != nil {
 		return pool, err
 	}
 	for _, c := range object.Status.Conditions {
@@ -339,7 +390,7 @@ func (l *lab) foretell(t *testing.T, c configuration) (p plan) {
 	if err := os.WriteFile(file, []byte(strings.Trim(c.tuned+"\n---\n"+c.performance, "-\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(t.Context(), plugin, "tuning", "plan", "--filename="+file, "--nodepool="+nodePool, "--kubeconfig="+l.Kubeconfig,
+	command := exec.CommandContext(t.Context(), plugin, "tuning", "plan", "--filename="+file, "--nodepool="+l.pool, "--kubeconfig="+l.Kubeconfig,
 		"--management-kubeconfig="+l.home.Kubeconfig, "--control-plane-namespace=clusters-hosted", "--output=json")
 	var stderr strings.Builder
 	command.Stderr = &stderr

@@ -5,13 +5,16 @@ package vm
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	"workload.openshift.io/operators/e2e/internal/rig"
 )
 
@@ -41,7 +44,9 @@ spec:
 `}
 	otherwise = configuration{name: "another-performance-profile", profile: partitioned.profile, tuned: withArguments.tuned,
 		performance: strings.Replace(partitioned.performance, "reserved: 0-1, isolated: 2-3", "reserved: \"0\", isolated: 1-3", 1)}
-	deferred = configuration{name: "later", profile: "later",
+	// One that is the same on each machine.
+	ofAnotherPool = configuration{name: "of-another-pool", profile: "of-another-pool", tuned: aTuned("of-another-pool", "[bootloader]\ncmdline=workqueue.power_efficient=1")}
+	deferred      = configuration{name: "later", profile: "later",
 		tuned: strings.Replace(aTuned("later", "[sysctl]\nkernel.msgmnb=80000"), "{name: later}", "{name: later, annotations: {tuned.openshift.io/deferred: always}}", 1)}
 )
 
@@ -49,7 +54,7 @@ spec:
 func TestAPoolsChangeCostsAMachineAtMostOneBoot(t *testing.T) {
 	var l *lab
 	tried := false
-	with := func(run func(*testing.T, *lab)) func(*testing.T, *site) {
+	withSite := func(run func(*testing.T, *lab, *site)) func(*testing.T, *site) {
 		return func(t *testing.T, s *site) {
 			if tried && l == nil {
 				t.Fatal("there is no pool, for the reason that the first row gives")
@@ -58,19 +63,24 @@ func TestAPoolsChangeCostsAMachineAtMostOneBoot(t *testing.T) {
 				tried = true
 				l = newLab(s)
 			}
-			run(t, l)
+			run(t, l, s)
 		}
+	}
+	with := func(run func(*testing.T, *lab)) func(*testing.T, *site) {
+		return withSite(func(t *testing.T, l *lab, _ *site) { run(t, l) })
 	}
 	runRows(t, "tuning", []row{
 		{"a sysctl changes and nothing boots", with(sysctl)},
 		{"kernel arguments come with one boot", with(kernelArguments)},
 		{"a machine that is new to the pool has the arguments at its first boot", with(newMachine)},
+		{"another image of the operand boots nothing", with(upgrade)},
 		{"a PerformanceProfile makes a partitioned node with one boot", with(performanceProfile)},
 		{"another PerformanceProfile makes the node another one with one boot", with(changedProfile)},
 		{"what is removed goes with one boot", with(removed)},
 		{"a deferred profile waits for the next boot", with(deferral)},
 		{"TuneD is killed and its profile is removed", with(tunedKilled)},
 		{"without a configuration TuneD's profile openshift-node is in force", with(defaults)},
+		{"machines that compute different arguments boot once they are in pools of their own", withSite(twoMachines)},
 	})
 }
 
@@ -111,7 +121,7 @@ func newMachine(t *testing.T, l *lab) {
 		t.Fatalf("a machine of no pool has the kernel arguments %q, want %q", got, l.bare)
 	}
 	before := l.boots(t)
-	if err := l.provider.Join(t.Context(), l.Name, nodePool); err != nil {
+	if err := l.provider.Join(t.Context(), l.Name, l.pool); err != nil {
 		t.Fatal(err)
 	}
 	l.settle(t)
@@ -122,9 +132,109 @@ func newMachine(t *testing.T, l *lab) {
 		t.Errorf("the kernel has the arguments %q", got)
 	}
 	l.await(t, msgmnb, "70000")
-	const target = "hypershift.openshift.io/nodePoolTargetConfigVersion"
+	const target = v1beta1.TargetConfigAnnotation
 	if now, err := l.rendered(t); err != nil || now.Annotations[target] != pool.Annotations[target] {
 		t.Errorf("the pool's configuration is %s (%v), and was %s", now.Annotations[target], err, pool.Annotations[target])
+	}
+}
+
+// What is generated for the pool is not written again.
+func upgrade(t *testing.T, l *lab) {
+	l.have(t, withArguments)
+	pool, err := l.rendered(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	generated := func() string {
+		return l.home.Call(t, "get", "configmap", "--namespace=clusters-hosted", v1beta1.MachineConfigMapName(l.pool), "--output=jsonpath={.metadata.uid} {.metadata.resourceVersion}")
+	}
+	boots, stands := l.boots(t), generated()
+	daemonSet := []string{"get", "daemonset", "--namespace=openshift-cluster-node-tuning-operator", "--output=jsonpath={.items[0].spec.template.spec.containers[0].image}"}
+	before := l.Call(t, daemonSet...)
+	next := before + "-next"
+	l.Run(t, "/payload/tools/ctr --address=/run/workload-partitioning/containerd.sock --namespace=k8s.io images tag "+before+" "+next)
+	for _, change := range [][2]string{{before, next}, {next, before}} {
+		began := time.Now()
+		l.reconfigure(t, "tuning", change[0], change[1])
+		l.WaitFor(t, l.Limit, "the operand runs from "+change[1], func() error {
+			got, err := l.Try(t, "", "get", "pods", "--namespace=openshift-cluster-node-tuning-operator", "--selector=openshift-app=tuned", "--field-selector=status.phase=Running", "--output=jsonpath={.items[*].spec.containers[0].image}")
+			if err == nil && got != change[1] {
+				err = fmt.Errorf("it runs from %s", got)
+			}
+			return err
+		})
+		l.settle(t)
+		t.Logf("the operand runs from %s after %s", change[1], time.Since(began).Round(time.Second))
+	}
+	if after := l.boots(t); !slices.Equal(after, boots) {
+		t.Errorf("the boots were %q, and are %q", boots, after)
+	}
+	if now := generated(); now != stands {
+		t.Errorf("what is generated was %s, and is %s", stands, now)
+	}
+	if now, err := l.rendered(t); err != nil || now.Annotations[v1beta1.TargetConfigAnnotation] != pool.Annotations[v1beta1.TargetConfigAnnotation] {
+		t.Errorf("the pool's configuration is %s (%v), and was %s", now.Annotations[v1beta1.TargetConfigAnnotation], err, pool.Annotations[v1beta1.TargetConfigAnnotation])
+	}
+}
+
+// A machine of two CPUs computes other arguments than one of four, and neither boots.
+func twoMachines(t *testing.T, l *lab, s *site) {
+	l.have(t, nothing)
+	other := l.second(t, s)
+	first, second := l.boots(t), other.boots(t)
+	l.configure(t, withArguments)
+	const disagree = "False NodesDisagree node node-2 computes skew_tick=1 nohz_full=1, and others compute skew_tick=1 nohz_full=1,3; different kernel arguments need different NodePools"
+	l.home.WaitFor(t, l.Limit, "the pool says that its nodes disagree", func() error {
+		got, err := l.home.Try(t, "", "get", "nodepool", "--namespace=clusters", l.pool, `--output=jsonpath={range .status.conditions[?(@.type=="KernelArgumentsAgree")]}{.status} {.reason} {.message}{end}`)
+		if err == nil && got != disagree {
+			err = fmt.Errorf("it says %s", got)
+		}
+		return err
+	})
+	if done, err := l.provider.Step(t.Context()); err != nil || done {
+		t.Errorf("the provider has something to do (%v)", err)
+	}
+	for _, each := range []*lab{l, other} {
+		each.await(t, msgmnb, "70000") // needs no boot
+	}
+	if now := [][]string{l.boots(t), other.boots(t)}; !reflect.DeepEqual(now, [][]string{first, second}) {
+		t.Errorf("the boots were %q and %q, and are %q", first, second, now)
+	}
+
+	// In a pool of its own each of them boots once.
+	delete(l.provider.Machines, other.Name)
+	if _, err := l.provider.Step(t.Context()); err != nil { // says that the machine is none of the first pool any more
+		t.Fatal(err)
+	}
+	other.pool = "pool-b"
+	if output, err := l.home.Try(t, `{"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "NodePool", "metadata": {"name": "pool-b", "namespace": "clusters"},
+		"spec": {"clusterName": "hosted", "management": {"upgradeType": "InPlace"}}}`, "apply", "--filename=-"); err != nil {
+		t.Fatal(output, err)
+	}
+	other.configure(t, ofAnotherPool)
+	l.home.WaitFor(t, l.Limit, "the second pool has a configuration to boot with", func() error {
+		_, err := other.rendered(t)
+		return err
+	})
+	if err := l.provider.Join(t.Context(), other.Name, other.pool); err != nil {
+		t.Fatal(err)
+	}
+	l.settle(t)
+	other.settle(t)
+	for _, machine := range []struct {
+		*lab
+		boots    []string
+		has, not string
+	}{{l, first, "skew_tick=1 nohz_full=1,3", "workqueue"}, {other, second, "workqueue.power_efficient=1", "skew_tick"}} {
+		if after := machine.lab.boots(t); len(after) != len(machine.boots)+1 {
+			t.Errorf("the boots of %s were %q, and are %q, want one more", machine.Name, machine.boots, after)
+		}
+		if got := strings.Join(machine.arguments(t), " "); !strings.Contains(got, machine.has) || strings.Contains(got, machine.not) {
+			t.Errorf("%s has the kernel arguments %s, want %s", machine.Name, got, machine.has)
+		}
+	}
+	if got := other.read(t, "/sys/module/workqueue/parameters/power_efficient"); got != "Y" {
+		t.Errorf("the second machine's work queues save power: %s", got)
 	}
 }
 
