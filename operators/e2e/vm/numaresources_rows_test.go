@@ -28,7 +28,7 @@ func TestPodsGetNUMANodesOfAMachine(t *testing.T) {
 	for seed := range uint64(4) {
 		rows = append(rows, row{fmt.Sprintf("of thirty pods at once as many run as fit, seed %d", seed), func(t *testing.T, s *site) { burst(t, s, seed) }})
 	}
-	runRows(t, "numaresources", rows)
+	runRows(t, "numaresources", append(rows, row{"cpupolicy switches the CPU manager, and the report says so", switchedCPUManager}))
 }
 
 // What the report is held against is read in the machine by the test itself.
@@ -184,6 +184,42 @@ func anotherPolicy(t *testing.T, s *site) {
 	n.RemovePod(t, "larger")
 	n.setTopologyManagerPolicy(t, firstPolicy)
 	n.awaitReport(t, hasPolicy(firstPolicy))
+}
+
+// The other companion changes how the kubelet runs, of which the exporter is told by the kubelet alone.
+func switchedCPUManager(t *testing.T, s *site) {
+	n := s.numa()
+	hasPolicy := func(want string) func(*v1alpha2.NodeResourceTopology) error {
+		return func(report *v1alpha2.NodeResourceTopology) error {
+			if is := rig.Attribute(report, "cpuManagerPolicy"); is != want {
+				return fmt.Errorf("the CPU manager's policy is %s, want %s", is, want)
+			}
+			return nil
+		}
+	}
+	n.awaitReport(t, hasPolicy("static"))
+	n.prepare(t)
+	beside := *n.Cluster
+	beside.Companion = "cpupolicy"
+	switched := *n.Node
+	switched.Cluster = &beside
+	progress("installing cpupolicy")
+	overlay := switched.Install(t, "../..", "kubelet")
+	switched.WaitFor(t, n.Limit, "the node is observed", func() error { return switched.Labelled(t, "true") })
+	for _, policy := range []string{"none", "static"} {
+		began := time.Now()
+		switched.Change(t, policy)
+		n.took("from the request for "+policy+" until it is in force", began)
+		n.awaitReport(t, hasPolicy(policy))
+		n.took("from the request for "+policy+" until it is reported", began)
+	}
+	pod := n.StartPod(t, guaranteedBy(numaScheduler, "exclusive", "cpu=2 memory=64Mi"))
+	if own := n.CPUsOf(t, pod); own.Size() != 2 {
+		t.Errorf("it has CPUs %s, want two of its own", own)
+	}
+	n.awaitReport(t, nil)
+	n.RemovePod(t, "exclusive")
+	switched.Uninstall(t, overlay)
 }
 
 // thirty pods are alike. The seed decides what they ask for, and what else is on the machine. The node as a whole has room for more
