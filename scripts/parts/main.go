@@ -310,7 +310,7 @@ func (r *run) part(p part, parallel bool) error {
 }
 
 // make runs a part in a separate session, so that end can end it with all that it has started. Linux gives each
-// session its share of the CPUs, which is small for parallel parts, and nice counts where sessions have no shares.
+// session its share of the CPUs, which is small for parallel parts that do not wait, and nice counts where sessions have no shares.
 func (r *run) make(p part, about string, parallel bool) (took time.Duration, err error) {
 	args := append([]string{"--default-signal=INT,QUIT", "make", "--no-print-directory", "RELEASE=" + r.release}, p.args...)
 	if p.anyway || os.Getenv("FORCE") != "" {
@@ -320,7 +320,9 @@ func (r *run) make(p part, about string, parallel bool) (took time.Duration, err
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
 	if parallel {
 		how = ", in parallel"
-		command = exec.Command("sh", append([]string{"-c", `echo 19 2>/dev/null >/proc/self/autogroup; exec nice -n 19 env "$@"`, "parts"}, args...)...)
+		if !p.waits {
+			command = exec.Command("sh", append([]string{"-c", `echo 19 2>/dev/null >/proc/self/autogroup; exec nice -n 19 env "$@"`, "parts"}, args...)...)
+		}
 		log, err := os.CreateTemp(r.work, "log-")
 		if err != nil {
 			return 0, err

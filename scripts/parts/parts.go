@@ -15,6 +15,8 @@ type part struct {
 	// alone means that the parts that run in parallel must have ended: QEMU has work for all CPUs, and would
 	// leave them next to nothing.
 	alone bool
+	// waits means that it mostly waits, as parts with a node do: at the lowest priority it would wait in vain.
+	waits bool
 }
 
 // left is what make test leaves to make test-all.
@@ -22,6 +24,8 @@ type left struct{ name, target, because string }
 
 // binaries is the part before all others. It is about this checkout, whatever has passed in another.
 var binaries = part{name: "binaries", args: []string{"build"}, anyway: true}
+
+func noNode(r *run) string { return r.noNode }
 
 // checks are the parts that need no node, and run in parallel. The order is that in which a mistake shows soonest.
 func (r *run) checks() []part {
@@ -35,6 +39,8 @@ func (r *run) checks() []part {
 	if r.noVM == "" && r.noNode == "" {
 		parts = append(parts, part{name: "the system of virtual machines", args: []string{"vm-base"}, anyway: true}) // of this host
 	}
+	// It needs a node's binaries, and no node.
+	parts = append(parts, part{name: "companions against a control plane", args: append([]string{"operators-test"}, short...), unless: noNode, waits: true})
 	if r.target == "test" {
 		return parts
 	}
@@ -52,36 +58,34 @@ func (r *run) checks() []part {
 	)
 }
 
-// nodes are the parts that need a node, or its binaries.
+// nodes are the parts that need a node.
 func (r *run) nodes() []part {
-	noNode := func(r *run) string { return r.noNode }
 	noVM := func(r *run) string { return cmp.Or(r.noNode, r.noVM) }
 	vm := func(name string, args ...string) part { return part{name: name, args: args, unless: noVM, alone: true} }
-	parts := []part{{name: "companions against a control plane", args: append([]string{"operators-test"}, r.short()...), unless: noNode}}
 	if r.target == "test" {
-		return append(parts,
-			part{name: "companions on a real node", args: []string{"operators-e2e", "SHORT=-short"}, unless: noNode},
+		return []part{
+			{name: "companions on a real node", args: []string{"operators-e2e", "SHORT=-short"}, unless: noNode},
 			// Without OLDER, no binaries of older releases are built.
-			part{name: "end-to-end tests on a real node", args: []string{"e2e", "OLDER=", "SHORT=-short"}, unless: noNode},
-			part{name: "virtual machine: core", args: []string{"e2e-vm-core"}, alone: true, unless: func(r *run) string { return cmp.Or(r.noNode, noTime(r), r.noVM) }},
-		)
+			{name: "end-to-end tests on a real node", args: []string{"e2e", "OLDER=", "SHORT=-short"}, unless: noNode},
+			{name: "virtual machine: core", args: []string{"e2e-vm-core"}, alone: true, unless: func(r *run) string { return cmp.Or(r.noNode, noTime(r), r.noVM) }},
+		}
 	}
-	return append(parts,
-		part{name: "the NUMA-aware scheduler", args: []string{"scheduler-test"}, unless: noNode},
-		part{name: "end-to-end tests on a real node", args: []string{"e2e"}, unless: noNode},
+	return []part{
+		{name: "the NUMA-aware scheduler", args: []string{"scheduler-test"}, unless: noNode},
+		{name: "end-to-end tests on a real node", args: []string{"e2e"}, unless: noNode},
 		// One run of the core shows two things: that it passes there, and that it passes with the race detector.
-		part{name: "end-to-end core on " + r.oldest + ", race detector", args: []string{"e2e-race", "RELEASE=" + r.oldest}, unless: noNode},
-		part{name: "end-to-end core in FIPS mode", args: []string{"e2e-fips"}, unless: noNode},
-		part{name: "kubectl partition on a large cluster", args: []string{"e2e-plugin"}, unless: noNode},
-		part{name: "upstream's local cluster", args: []string{"local-up"}, unless: noNode},
+		{name: "end-to-end core on " + r.oldest + ", race detector", args: []string{"e2e-race", "RELEASE=" + r.oldest}, unless: noNode},
+		{name: "end-to-end core in FIPS mode", args: []string{"e2e-fips"}, unless: noNode},
+		{name: "kubectl partition on a large cluster", args: []string{"e2e-plugin"}, unless: noNode},
+		{name: "upstream's local cluster", args: []string{"local-up"}, unless: noNode},
 		// All of conformance takes more than an hour. These are the specs that a kubelet decides about: of those of
 		// nodes, all but the serial ones of NoExecuteTaintManager, and those that wait four minutes for nothing to happen.
-		part{name: "conformance of nodes", args: []string{"conformance-compare", `FOCUS=\[sig-node\].*\[Conformance\]`, `SKIP=NoExecuteTaintManager|should \*not\* be restarted`},
+		{name: "conformance of nodes", args: []string{"conformance-compare", `FOCUS=\[sig-node\].*\[Conformance\]`, `SKIP=NoExecuteTaintManager|should \*not\* be restarted`},
 			unless: func(r *run) string { return cmp.Or(r.noNode, noConformance()) }},
-		part{name: "workload classes while calls of the API fail", args: []string{"operators-classes"}, unless: noNode},
-		part{name: "companions on a real node", args: []string{"operators-e2e"}, unless: noNode},
-		part{name: "the console of cpupolicy in a browser", args: []string{"operators-browser"}, unless: func(r *run) string { return cmp.Or(r.noNode, noBrowser()) }},
-		part{name: "the companions' Helm chart", args: []string{"operators-chart-test"}, unless: noNode},
+		{name: "workload classes while calls of the API fail", args: []string{"operators-classes"}, unless: noNode},
+		{name: "companions on a real node", args: []string{"operators-e2e"}, unless: noNode},
+		{name: "the console of cpupolicy in a browser", args: []string{"operators-browser"}, unless: func(r *run) string { return cmp.Or(r.noNode, noBrowser()) }},
+		{name: "the companions' Helm chart", args: []string{"operators-chart-test"}, unless: noNode},
 		// By the first letters of its tests, so that none is left out. Without OLDER, the unpatched kubelet does not run
 		// there: it takes minutes, only to be compared with ours.
 		vm("virtual machine: the suite, A-N", "e2e-vm", "E2E_RUN=^TestSuite$$", "E2E_SUITE=^Test[A-N]", "OLDER="),
@@ -95,7 +99,7 @@ func (r *run) nodes() []part {
 		// All of the specs take an hour and a half. These are one or two of each kind.
 		vm("virtual machine: upstream's specs of kubelets", "node-compare",
 			"FOCUS=online non-exclusively|exclusively a CPU to multiple|running with SMT Alignment should admit|bigger than free memory|via the replace endpoint", "SKIP="),
-	)
+	}
 }
 
 // leaves are what make test leaves to make test-all.
