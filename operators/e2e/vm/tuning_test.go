@@ -357,6 +357,8 @@ func deferral(t *testing.T, l *lab) {
 	l.have(t, withSysctl)
 	l.await(t, msgmnb, "65536")
 	before := l.boots(t)
+	// Until the operand has begun, the node still boots.
+	l.await(t, "/run/partition-node/tuned/originals/boot-id", l.read(t, "/proc/sys/kernel/random/boot_id"))
 	l.configure(t, deferred)
 	l.WaitFor(t, l.Limit, "the profile waits", func() error {
 		is, err := l.Try(t, "", "get", "profile", "--namespace=openshift-cluster-node-tuning-operator", l.Name, `--output=jsonpath={.spec.config.tunedProfile} {.status.conditions[?(@.type=="Applied")].reason}`)
