@@ -50,9 +50,9 @@ type lab struct {
 	down []time.Duration
 }
 
-// configuration is what a NodePool's tuningConfig names: a Tuned and a PerformanceProfile. An empty text is none. Its nodes then have
-// a profile of TuneD.
-type configuration struct{ name, profile, tuned, performance string }
+// configuration is what a NodePool names: a Tuned and a PerformanceProfile in tuningConfig, and a MachineConfig in config. An empty text
+// is none. Its nodes then have a profile of TuneD.
+type configuration struct{ name, profile, tuned, performance, config string }
 
 // newLab boots the VM, and starts everything else as make up-hosted does. The pool then has no configuration.
 func newLab(s *site) *lab {
@@ -253,15 +253,18 @@ func (l *lab) reconfigure(t *testing.T, companion, from, to string) {
 // configure gives the pool a configuration.
 func (l *lab) configure(t *testing.T, c configuration) {
 	t.Helper()
-	references := []corev1.LocalObjectReference{}
-	for _, source := range [][2]string{{c.name, c.tuned}, {c.name + "-performance", c.performance}} {
-		if source[1] == "" {
+	references := map[string][]corev1.LocalObjectReference{}
+	for _, source := range []struct{ name, key, field, text string }{
+		{c.name, "tuning", "tuningConfig", c.tuned}, {c.name + "-performance", "tuning", "tuningConfig", c.performance}, {c.name + "-config", "config", "config", c.config},
+	} {
+		references[source.field] = append([]corev1.LocalObjectReference{}, references[source.field]...)
+		if source.text == "" {
 			continue
 		}
 		manifest, err := json.Marshal(corev1.ConfigMap{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: "clusters", Name: source[0]},
-			Data:       map[string]string{"tuning": source[1]},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "clusters", Name: source.name},
+			Data:       map[string]string{source.key: source.text},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -269,9 +272,9 @@ func (l *lab) configure(t *testing.T, c configuration) {
 		if output, err := l.home.Try(t, string(manifest), "apply", "--filename=-"); err != nil {
 			t.Fatal(output, err)
 		}
-		references = append(references, corev1.LocalObjectReference{Name: source[0]})
+		references[source.field] = append(references[source.field], corev1.LocalObjectReference{Name: source.name})
 	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"tuningConfig": references, "config": nil}})
+	patch, err := json.Marshal(map[string]any{"spec": references})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,8 @@ const (
 	msgmnb = "/proc/sys/kernel/msgmnb"
 	// statInterval is 1 by default, and 10 with a PerformanceProfile.
 	statInterval = "/proc/sys/vm/stat_interval"
+	// configured is a file that a MachineConfig of the pool brings.
+	configured = "/etc/of-the-pool"
 )
 
 // aTuned has a section of a profile for all nodes. A PerformanceProfile wins over it.
@@ -41,8 +43,17 @@ kind: PerformanceProfile
 metadata: {name: edge}
 spec:
   cpu: {reserved: 0-1, isolated: 2-3}
+`, config: `apiVersion: machineconfiguration.openshift.io/v1
+kind: MachineConfig
+metadata: {name: a-file}
+spec:
+  config:
+    ignition: {version: 3.2.0}
+    storage:
+      files:
+      - {path: ` + configured + `, mode: 420, contents: {source: "data:,as%20configured"}}
 `}
-	otherwise = configuration{name: "another-performance-profile", profile: partitioned.profile, tuned: withArguments.tuned,
+	otherwise = configuration{name: "another-performance-profile", profile: partitioned.profile, tuned: withArguments.tuned, config: partitioned.config,
 		performance: strings.Replace(partitioned.performance, "reserved: 0-1, isolated: 2-3", "reserved: \"0\", isolated: 1-3", 1)}
 	// One that is the same on each machine.
 	ofAnotherPool = configuration{name: "of-another-pool", profile: "of-another-pool", tuned: aTuned("of-another-pool", "[bootloader]\ncmdline=workqueue.power_efficient=1")}
@@ -280,6 +291,9 @@ func performanceProfile(t *testing.T, l *lab) {
 	if got := l.arguments(t); slices.Contains(got, "skew_tick=1") {
 		t.Errorf("the kernel has the arguments %q, of a profile that is not the pool's any more", got)
 	}
+	if got := l.read(t, configured); got != "as configured" { // came with the same boot
+		t.Errorf("%s is %q", configured, got)
+	}
 	l.agree(t, "0-1", "2-3", "3")
 }
 
@@ -389,7 +403,7 @@ func removed(t *testing.T, l *lab) {
 	if got := l.arguments(t); !slices.Equal(got, l.bare) {
 		t.Errorf("the kernel has the arguments %q, want %q as without a configuration", got, l.bare)
 	}
-	if left := l.Run(t, fmt.Sprintf("ls %s %s %s 2>/dev/null || true", pinningFile, crioDropIn, kubeletFile)); left != "" {
+	if left := l.Run(t, fmt.Sprintf("ls %s %s %s %s 2>/dev/null || true", pinningFile, crioDropIn, kubeletFile, configured)); left != "" {
 		t.Errorf("there still are %s", left)
 	}
 	if c := l.configz(t); c.ReservedSystemCPUs != "" || c.CPUManagerPolicy != "none" {
