@@ -291,6 +291,9 @@ func (l *lab) have(t *testing.T, c configuration) {
 	}
 }
 
+// target is the annotation of a NodePool with the hash of what its machines are to boot with.
+const target = "hypershift.openshift.io/nodePoolTargetConfigVersion"
+
 // rendered returns the NodePool once its target is what its spec asks for.
 func (l *lab) rendered(t *testing.T) (pool metav1.ObjectMeta, err error) {
 	t.Helper()
@@ -326,7 +329,7 @@ func (l *lab) settle(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		const target, current = "hypershift.openshift.io/nodePoolTargetConfigVersion", "hypershift.openshift.io/nodePoolCurrentConfigVersion"
+		const current = "hypershift.openshift.io/nodePoolCurrentConfigVersion"
 		if pool.Annotations[target] == "" || pool.Annotations[target] != pool.Annotations[current] {
 			return fmt.Errorf("the NodePool has the annotations %v", pool.Annotations)
 		}

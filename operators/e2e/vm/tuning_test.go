@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	"workload.openshift.io/operators/e2e/internal/rig"
 )
 
@@ -143,7 +142,6 @@ func newMachine(t *testing.T, l *lab) {
 		t.Errorf("the kernel has the arguments %q", got)
 	}
 	l.await(t, msgmnb, "70000")
-	const target = v1beta1.TargetConfigAnnotation
 	if now, err := l.rendered(t); err != nil || now.Annotations[target] != pool.Annotations[target] {
 		t.Errorf("the pool's configuration is %s (%v), and was %s", now.Annotations[target], err, pool.Annotations[target])
 	}
@@ -157,7 +155,7 @@ func upgrade(t *testing.T, l *lab) {
 		t.Fatal(err)
 	}
 	generated := func() string {
-		return l.home.Call(t, "get", "configmap", "--namespace=clusters-hosted", v1beta1.MachineConfigMapName(l.pool), "--output=jsonpath={.metadata.uid} {.metadata.resourceVersion}")
+		return l.home.Call(t, "get", "configmap", "--namespace=clusters-hosted", "nto-mc-"+l.pool, "--output=jsonpath={.metadata.uid} {.metadata.resourceVersion}")
 	}
 	boots, stands := l.boots(t), generated()
 	daemonSet := []string{"get", "daemonset", "--namespace=openshift-cluster-node-tuning-operator", "--output=jsonpath={.items[0].spec.template.spec.containers[0].image}"}
@@ -183,8 +181,8 @@ func upgrade(t *testing.T, l *lab) {
 	if now := generated(); now != stands {
 		t.Errorf("what is generated was %s, and is %s", stands, now)
 	}
-	if now, err := l.rendered(t); err != nil || now.Annotations[v1beta1.TargetConfigAnnotation] != pool.Annotations[v1beta1.TargetConfigAnnotation] {
-		t.Errorf("the pool's configuration is %s (%v), and was %s", now.Annotations[v1beta1.TargetConfigAnnotation], err, pool.Annotations[v1beta1.TargetConfigAnnotation])
+	if now, err := l.rendered(t); err != nil || now.Annotations[target] != pool.Annotations[target] {
+		t.Errorf("the pool's configuration is %s (%v), and was %s", now.Annotations[target], err, pool.Annotations[target])
 	}
 }
 
