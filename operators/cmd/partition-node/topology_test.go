@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,13 +21,11 @@ import (
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"google.golang.org/grpc"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -155,10 +152,7 @@ type exporter struct {
 func install(t *testing.T, node string) *exporter {
 	t.Helper()
 	e := &exporter{plane: testenv.Start(t), node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, config: filepath.Join(t.TempDir(), "config.yaml")}
-	kubectl := exec.Command(testenv.Kubectl(t), "--kubeconfig", e.plane.Kubeconfig, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(testenv.Module(), "deploy", "numaresources"))
-	if output, err := kubectl.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
+	e.plane.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(testenv.Module(), "deploy", "numaresources"))
 	e.pod = &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "exporter-of-" + node},
 		Spec:       corev1.PodSpec{ServiceAccountName: account, NodeName: node, Containers: []corev1.Container{{Name: "topology", Image: "partition-node"}}},
@@ -175,29 +169,14 @@ func install(t *testing.T, node string) *exporter {
 		_ = e.plane.Client.Delete(context.WithoutCancel(t.Context()), &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: node}})
 	})
 	e.token = e.bound(t, e.pod)
-	config := clientcmdapi.NewConfig()
-	config.Clusters["test"] = &clientcmdapi.Cluster{Server: e.plane.Config.Host, CertificateAuthorityData: e.plane.Config.CAData}
-	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Token: e.token}
-	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
-	config.CurrentContext = "test"
-	e.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, e.kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	e.kubeconfig = e.plane.KubeconfigOf(t, e.token)
 	e.configure(t, "{}")
 	return e
 }
 
 func (e *exporter) bound(t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
-	request := &authenticationv1.TokenRequest{}
-	if pod != nil {
-		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
-	}
-	if err := e.plane.Client.SubResource("token").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}, request); err != nil {
-		t.Fatal(err)
-	}
-	return request.Status.Token
+	return e.plane.Token(t, namespace, account, pod)
 }
 
 func (e *exporter) configure(t *testing.T, text string) {

@@ -9,14 +9,12 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -115,17 +113,6 @@ func (i *Installed) nodes() *Installed {
 	return i
 }
 
-// Kubectl runs kubectl as a cluster administrator, and returns what it printed.
-func (i *Installed) Kubectl(t testing.TB, arguments ...string) string {
-	t.Helper()
-	command := exec.Command(testenv.Kubectl(t), append([]string{"--kubeconfig", i.Kubeconfig}, arguments...)...)
-	output, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, output)
-	}
-	return string(output)
-}
-
 // User is the ServiceAccount of the controllers, as kube-apiserver calls it.
 func (i *Installed) User() string { return i.user(controllersAccount) }
 
@@ -138,21 +125,6 @@ func (i *Installed) Webhooks() string { return fmt.Sprintf("https://127.0.0.1:%d
 
 // Own returns the URL of the first endpoint of the companion's settings, of the replica that was started last.
 func (i *Installed) Own() string { return fmt.Sprintf("https://127.0.0.1:%d", i.webhooks.own[0]) }
-
-// Token returns a token of a ServiceAccount, for kube-apiserver if no audience is named. If it is
-// bound to a pod, it names the pod's node.
-func (i *Installed) Token(t testing.TB, namespace, account string, pod *corev1.Pod, audiences ...string) string {
-	t.Helper()
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
-	if pod != nil {
-		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
-	}
-	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
-	if err := i.Client.SubResource("token").Create(t.Context(), serviceAccount, request); err != nil {
-		t.Fatal(err)
-	}
-	return request.Status.Token
-}
 
 // As returns a client with a token.
 func (i *Installed) As(t testing.TB, token string) client.Client {

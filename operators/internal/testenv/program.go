@@ -57,15 +57,21 @@ func Run(t testing.TB, program string, arguments ...string) *Process {
 	return run(t, program, command)
 }
 
-// RunBeside starts one of Kubernetes' binaries, such as kube-controller-manager, from the directory that has kube-apiserver, as Run does. It
-// skips the test if it is not there.
+// RunBeside starts one of Kubernetes' binaries that is [Beside] kube-apiserver, as Run does.
 func RunBeside(t testing.TB, binary string, arguments ...string) *Process {
+	t.Helper()
+	return run(t, binary, exec.Command(Beside(t, binary), arguments...))
+}
+
+// Beside is one of Kubernetes' binaries, such as kube-controller-manager, in the directory that has kube-apiserver. It skips the test if it is
+// not there.
+func Beside(t testing.TB, binary string) string {
 	t.Helper()
 	path := filepath.Join(filepath.Dir(os.Getenv(kubeAPIServer)), binary)
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("there is no %s beside kube-apiserver; make build makes it", binary)
 	}
-	return run(t, binary, exec.Command(path, arguments...))
+	return path
 }
 
 // RunFile starts a program in a file, as Run does.

@@ -30,10 +30,15 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -262,6 +267,50 @@ func (c *ControlPlane) Certified(t testing.TB, user string, groups ...string) *r
 	}
 	return authenticated.Config()
 }
+
+// Kubectl runs kubectl as a cluster administrator, and returns what it printed.
+func (c *ControlPlane) Kubectl(t testing.TB, arguments ...string) string {
+	t.Helper()
+	command := exec.Command(Kubectl(t), append([]string{"--kubeconfig", c.Kubeconfig}, arguments...)...)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, output)
+	}
+	return string(output)
+}
+
+// Token returns a token of a ServiceAccount, for kube-apiserver if no audience is named. If it is
+// bound to a pod, it names the pod's node.
+func (c *ControlPlane) Token(t testing.TB, namespace, account string, pod *corev1.Pod, audiences ...string) string {
+	t.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+	if pod != nil {
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
+	}
+	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
+	if err := c.Client.SubResource("token").Create(t.Context(), serviceAccount, request); err != nil {
+		t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+// KubeconfigOf returns a file with which the bearer of a token reaches kube-apiserver.
+func (c *ControlPlane) KubeconfigOf(t testing.TB, token string) string {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["test"] = &clientcmdapi.Cluster{Server: c.Config.Host, CertificateAuthorityData: c.Config.CAData}
+	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
+	config.CurrentContext = "test"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Directory is one for files that must go with the control plane, however this process ends.
+func (c *ControlPlane) Directory() string { return c.dir }
 
 // AuditLog is a file with what ServiceAccounts have done, one event of audit.k8s.io/v1 a line.
 func (c *ControlPlane) AuditLog() string {
