@@ -22,10 +22,10 @@ scheduler: packages scheduler-plugin ## Build topo-aware-scheduler, which places
 	@modfile=$$(scripts/scheduler-modfile.sh $(RELEASE)) && cd scheduler && $(ALIKE) go build -modfile="$$modfile" -buildvcs=false -ldflags='-s -w' -o "$(CURDIR)/$(SCHEDULER)" ./cmd/topo-aware-scheduler
 
 .PHONY: scheduler-test
-scheduler-test: build kwok scheduler $(PLUGIN) ## Run its tests, with upstream's topology manager as the judge and against a kube-apiserver, and upstream's tests of the plugin; and build it for older releases
+scheduler-test: build operators kwok scheduler $(PLUGIN) ## Run its tests, with upstream's topology manager as the judge and against a kube-apiserver, and upstream's tests of the plugin; and build it for older releases
 	cd scheduler && $(ALIKE) go test -vet=off -count=1 sigs.k8s.io/scheduler-plugins/pkg/...
 	cd scheduler && $(ALIKE) go test -vet=off -count=1 -timeout=60m -v ./simulation
 	cd scheduler && $(ALIKE) go test -vet=off -count=1 $$($(ALIKE) go list ./... | grep -v simulation)
-	cd operators && $(ALIKE) $(CONTROL_PLANE) TEST_ASSET_SCHEDULER="$(CURDIR)/$(SCHEDULER)" TEST_ASSET_PLUGIN="$(CURDIR)/$(PLUGIN)" TEST_ASSET_KWOK="$(CURDIR)/$(TOOLS)/kwok" go test -vet=off -count=1 -timeout=30m -v -bench=. -benchtime=1x ./numaresources/scheduled
+	cd operators && $(ALIKE) $(CONTROL_PLANE) TEST_ASSET_SCHEDULER="$(CURDIR)/$(SCHEDULER)" TEST_ASSET_PLUGIN="$(CURDIR)/$(PLUGIN)" TEST_ASSET_KWOK="$(CURDIR)/$(TOOLS)/kwok" TEST_ASSET_PARTITION_NODE="$(CURDIR)/$(OUT)/bin/partition-node" go test -vet=off -count=1 -timeout=60m -v -bench=. -benchtime=1x ./numaresources/scheduled
 	cd operators && $(ALIKE) $(CONTROL_PLANE) TEST_ASSET_SCHEDULER="$(CURDIR)/$(SCHEDULER)" go test -vet=off -count=1 -run='^TestTheSchedulerDoesWithTheRightsOfItsManifests$$' ./numaresources/controller
 	@for release in $(filter v1.35.% v1.36.%,$(KNOWN)); do $(MAKE) --no-print-directory scheduler RELEASE=$$release; done

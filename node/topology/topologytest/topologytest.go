@@ -63,6 +63,11 @@ func Sysfs(t testing.TB, host Host) string {
 	for node, cpus := range ofNode {
 		about := fmt.Sprintf("devices/system/node/node%d/", node)
 		write(t, root, about+"cpulist", cpus.String())
+		for _, cpu := range cpus.List() {
+			if err := os.Symlink(fmt.Sprintf("../../cpu/cpu%d", cpu), filepath.Join(root, about, fmt.Sprintf("cpu%d", cpu))); err != nil {
+				t.Fatal(err)
+			}
+		}
 		var distances []string
 		for other := range ofNode {
 			distance := "20"

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package scheduled has the tests of topo-aware-scheduler against a kube-apiserver and etcd. The test plays the kubelets: it looks at
-// bound pods late and in any order, gives each the lowest zone that has room, and reports late what is left.
+// bound pods late and in any order, gives each the lowest zone that has room, and reports late what is left. In one test, kubelets and exporters
+// are real, and machines and runtimes are not.
 //
-// TEST_ASSET_SCHEDULER names the program, TEST_ASSET_PLUGIN kubectl-partition, and TEST_ASSET_KWOK kwok. make scheduler-test sets them.
+// TEST_ASSET_SCHEDULER names the program, TEST_ASSET_PLUGIN kubectl-partition, TEST_ASSET_PARTITION_NODE partition-node, and TEST_ASSET_KWOK kwok.
+// make scheduler-test sets them.
 package scheduled
 
 import (
