@@ -125,6 +125,24 @@ func TestPoolsThatConfineNothingReserveNothing(t *testing.T) {
 	}
 }
 
+// The static policy gives no CPU of a core away of which the host has the rest to itself.
+func TestAPoolMayShareACoreWithSystemCPUs(t *testing.T) {
+	// CPUs 0 and 4 are threads of one core; the other cores have one thread.
+	known, err := topology.Read(topologytest.Sysfs(t, topologytest.Host{Nodes: 1, CoresPerNode: 4, ThreadsPerCore: 2, Offline: "5-7"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for system, want := range map[string]bool{"4": false, "3": true} {
+		_, warnings, err := nodefiles.Validate(nodefiles.NodeConfiguration{CPUManagerPolicy: "static", SystemCPUs: system, Partitions: pools("management", "0")}, known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.ContainsFunc(warnings, func(warning string) bool { return strings.Contains(warning, "without the rest of its physical core") }); got != want {
+			t.Errorf("with the host's own work on CPU %s the warning comes: %v, want %v; the warnings are\n%s", system, got, want, strings.Join(warnings, "\n"))
+		}
+	}
+}
+
 // What the kubelet accepts, and no operator wants: hosts are those of real firmware, and one has two kinds of
 // cores (kubernetes/kubernetes issue 140495).
 func TestPoolsThatDoNotSuitTheirHostAreNamed(t *testing.T) {

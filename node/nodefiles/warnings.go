@@ -50,7 +50,7 @@ func (n Node) warnings(host *topology.Topology) (warnings []string) {
 	if host != nil {
 		warnings = append(warnings, n.oddSiblings(host)...)
 		cores, sockets := host.Groups()
-		if given := n.Pools.GivenAway(reserved, cores, sockets); n.CPUManagerPolicy != "none" && !given.IsEmpty() {
+		if given := n.Pools.GivenAway(n.Reserved(), cores, sockets); n.CPUManagerPolicy != "none" && !given.IsEmpty() {
 			warn("%s", sentence(partition.GivenAwayMessage(given)))
 		}
 		onIsolated := n.Pools.OnIsolated(host.Isolated)
