@@ -114,7 +114,6 @@ func Lint(sources []Source, options Options) *Report {
 		namespaces: map[string]*namespace{},
 		workloads:  map[Object][]*workload{},
 		uids:       sets.New[types.UID](),
-		policies:   sets.New[string](),
 		files:      map[string]*Source{},
 	}
 	var objects []*object
@@ -169,8 +168,10 @@ type linter struct {
 	workloads  map[Object][]*workload
 	// uids are those of all objects.
 	uids sets.Set[types.UID]
-	// policies are those of the CPU manager that configurations of kubelets name.
-	policies sets.Set[string]
+	// policyKnown: a configuration of a kubelet names the policy of the CPU manager. reserved are the reserved CPUs of each that
+	// has the policy static.
+	policyKnown bool
+	reserved    []cpuset.CPUSet
 	// files are the sources that have a name, by that.
 	files map[string]*Source
 }

@@ -19,6 +19,7 @@ type cpuProfile struct {
 	Spec struct {
 		CPU struct {
 			Reserved        string `json:"reserved"`
+			OVSDPDK         string `json:"ovsDpdk"`
 			Isolated        string `json:"isolated"`
 			BalanceIsolated *bool  `json:"balanceIsolated"`
 		} `json:"cpu"`
@@ -72,14 +73,15 @@ func (o *object) kubelets(see func(settings kubeletSettings, at []string)) error
 	return nil
 }
 
-// policy notes which policies of the CPU manager the input has.
+// policy notes which policies of the CPU manager the input has, and what is reserved with the policy static.
 func (l *linter) policy(o *object) error {
 	if l.Host == nil || !o.configuresHosts() {
 		return nil
 	}
 	return o.kubelets(func(settings kubeletSettings, _ []string) {
-		if settings.CPUManagerPolicy != "" {
-			l.policies.Insert(settings.CPUManagerPolicy)
+		l.policyKnown = l.policyKnown || settings.CPUManagerPolicy != ""
+		if reserved, err := partition.ParseCPUs(settings.ReservedSystemCPUs); err == nil && settings.CPUManagerPolicy == partition.StaticPolicy {
+			l.reserved = append(l.reserved, reserved)
 		}
 	})
 }
@@ -97,10 +99,12 @@ func (l *linter) pools(o *object) error {
 		if err != nil {
 			return err
 		}
-		if reserved, err := partition.ParseCPUs(profile.Spec.CPU.Reserved); err == nil {
+		pool, err := partition.ParseCPUs(profile.Spec.CPU.Reserved)
+		system, systemErr := partition.ParseCPUs(profile.Spec.CPU.OVSDPDK)
+		if err == nil && systemErr == nil { // the companion names what it refuses
 			// The policy that comes with it is static.
-			pools, at := partition.Pools{"management": reserved}, []string{"spec", "cpu", "reserved"}
-			l.splits(o, pools, reserved, at...)
+			pools, at := partition.Pools{"management": pool}, []string{"spec", "cpu", "reserved"}
+			l.splits(o, pools, []cpuset.CPUSet{system}, at...)
 			l.onIsolated(o, pools, at...)
 		}
 	}
@@ -118,7 +122,7 @@ func (l *linter) pools(o *object) error {
 		if l.Pools.IsEmpty() {
 			pools[""] = reserved // the pools, as a rule
 		}
-		l.splits(o, pools, reserved, append(at[:len(at):len(at)], "reservedSystemCPUs")...)
+		l.splits(o, pools, []cpuset.CPUSet{reserved}, append(at[:len(at):len(at)], "reservedSystemCPUs")...)
 	})
 }
 
@@ -162,17 +166,28 @@ func (l *linter) pinningFile(o *object, data []byte, at ...string) error {
 		file, line := o.at(at...)
 		return Problem{File: file, Line: line, Message: fmt.Sprintf("%s: the kubelet of this host refuses the pinning file: %v", o.Object, err)}
 	}
-	if len(l.policies) == 0 || l.policies.Has(partition.StaticPolicy) {
-		l.splits(o, pools, cpuset.New(), at...)
+	reserved := l.reserved
+	if !l.policyKnown {
+		reserved = []cpuset.CPUSet{cpuset.New()}
 	}
+	l.splits(o, pools, reserved, at...)
 	l.onIsolated(o, pools, at...)
 	return nil
 }
 
-// splits reports CPUs of pools that the static policy of the CPU manager may give away.
-func (l *linter) splits(o *object, pools partition.Pools, reserved cpuset.CPUSet, at ...string) {
+// splits reports CPUs of pools that the static policy of the CPU manager may give away, whichever of several CPU lists is reserved
+// besides the pools: which of them goes with the pools is not known. Without a list there is no such policy.
+func (l *linter) splits(o *object, pools partition.Pools, reserved []cpuset.CPUSet, at ...string) {
 	cores, sockets := l.Host.Groups()
-	if given := pools.GivenAway(reserved, cores, sockets); !given.IsEmpty() {
+	var given cpuset.CPUSet
+	for i, list := range reserved {
+		if more := pools.GivenAway(list, cores, sockets); i == 0 {
+			given = more
+		} else {
+			given = given.Intersection(more)
+		}
+	}
+	if !given.IsEmpty() {
 		l.find(o, splitPool, Warning, partition.GivenAwayMessage(given), nil, at...)
 	}
 }
