@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-client/pkg/fake"
+	kubelettypes "k8s.io/kubelet/pkg/types"
 	"k8s.io/utils/cpuset"
 )
 
@@ -34,12 +35,6 @@ type given struct {
 	// from and to are when it was created and has ended. The second is zero while it lives.
 	from, to time.Time
 }
-
-// The labels that kubelets write (k8s.io/kubelet/pkg/types).
-const (
-	podLabel       = "io.kubernetes.pod.name"
-	containerLabel = "io.kubernetes.container.name"
-)
 
 // record serves a runtime at a socket until the end of the test.
 func record(t *testing.T, socket string) *recorder {
@@ -64,7 +59,7 @@ func (r *recorder) CreateContainer(ctx context.Context, request *runtimeapi.Crea
 	if err != nil {
 		return nil, err
 	}
-	of := &given{pod: request.Config.Labels[podLabel], name: request.Config.Labels[containerLabel], from: time.Now()}
+	of := &given{pod: kubelettypes.GetPodName(request.Config.Labels), name: kubelettypes.GetContainerName(request.Config.Labels), from: time.Now()}
 	if err := of.set(request.Config.GetLinux().GetResources()); err != nil {
 		return nil, err
 	}
