@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/node/topology"
+	"workload.openshift.io/kubernetes/node/topology/topologytest"
 	"workload.openshift.io/operators/e2e/internal/rig"
 )
 
@@ -111,39 +113,11 @@ func certify(t *testing.T, node *rig.Node) (authority, configuration string) {
 // imagine makes a sysfs whose NUMA nodes have one CPU and half of the memory each, and returns it.
 func imagine(t *testing.T) string {
 	t.Helper()
-	root := t.TempDir()
-	system := filepath.Join(root, "devices/system")
-	meminfo, err := os.ReadFile("/sys/devices/system/node/node0/meminfo")
+	nodes, err := topology.ReadNUMA(topology.Sysfs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	total := 0
-	if _, err := fmt.Sscanf(strings.TrimSpace(string(meminfo)), "Node 0 MemTotal: %d kB", &total); err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{"node/online": "0-1", "node/possible": "0-1"}
-	for n := range 2 {
-		of := fmt.Sprintf("node/node%d/", n)
-		files[of+"cpulist"], files[of+"cpumap"] = fmt.Sprint(n), fmt.Sprint(1<<n)
-		files[of+"meminfo"] = fmt.Sprintf("Node %d MemTotal:       %d kB\nNode %[1]d MemFree:        %d kB", n, total/2, total/2)
-		files[of+"distance"] = []string{"10 20", "20 10"}[n]
-		files[of+"hugepages/hugepages-2048kB/nr_hugepages"] = "0"
-	}
-	for name, content := range files {
-		path := filepath.Join(system, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for link, to := range map[string]string{"node/node0/cpu0": "../../cpu/cpu0", "node/node1/cpu1": "../../cpu/cpu1", "cpu": "/sys/devices/system/cpu"} {
-		if err := os.Symlink(to, filepath.Join(system, link)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return root
+	return topologytest.Sysfs(t, topologytest.Host{Nodes: 2, CoresPerNode: 1, ThreadsPerCore: 1, MemoryPerNode: nodes[0].Memory / 2, HugePagesPerNode: map[int64]int64{2 << 20: 0}})
 }
 
 // startExporter runs the exporter until the end of the test, with the token of a pod that never starts.
