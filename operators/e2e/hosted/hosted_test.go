@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -100,6 +101,21 @@ func (s *story) operand() string {
 	return s.hosted.Call(s.T, "get", "pods", tuning, "--output=jsonpath={.items[*].metadata.uid} {.items[*].status.containerStatuses[*].restartCount}")
 }
 
+// lacks returns an error for a report that has not, under each heading, a line that begins with what is wanted there.
+func lacks(report string, want map[string]string) error {
+	sections := map[string]string{}
+	for _, section := range strings.Split(report, "\n\n") {
+		heading, lines, _ := strings.Cut(strings.TrimSpace(section), "\n")
+		sections[heading] = lines
+	}
+	for heading, line := range want {
+		if !regexp.MustCompile(`(?m)^` + line).MatchString(sections[heading]) {
+			return fmt.Errorf("under %q no line matches %s:\n%s", heading, line, report)
+		}
+	}
+	return nil
+}
+
 // killTuneD ends TuneD, and not what supervises it, as a crash would.
 func killTuneD(t *testing.T) {
 	t.Helper()
@@ -148,6 +164,24 @@ func TestAPoolsConfigurationReachesItsNode(t *testing.T) {
 	}
 	s.awaitKernel(10*time.Second, "11")
 
+	t.Run("make report-hosted says what arrived where", func(t *testing.T) {
+		s.T = t
+		s.await(10*time.Second, "the report is complete", func() error {
+			report, err := scripts.Run("report-hosted.sh", nil, s.hosted.Kubectl)
+			if err != nil {
+				return err
+			}
+			return lacks(report, map[string]string{
+				"Management cluster: NodePools":                          `clusters +pool-a +hosted +True +True`,
+				"Management cluster: the hosted cluster's control plane": `tuned-pool-a .*hypershift\.openshift\.io/nodePool=pool-a`,
+				"Hosted cluster: KubeletConfigs":                         `kubelet-pool-a `,
+				"Hosted cluster: nodes":                                  host.NodeName + ` +Ready .* pool-a$`,
+				"Hosted cluster: Tuneds":                                 `sample\S* +pool-a +True`,
+				"Hosted cluster: what TuneD says on each node":           host.NodeName + ` +sample +True +False`,
+				"This host, whose kernel is the node's":                  `kernel\.printk_ratelimit_burst = 11`,
+			})
+		})
+	})
 	t.Run("TuneD of the operand's image can load each of its plugins", func(t *testing.T) {
 		const load = `import importlib, pkgutil, tuned.plugins as plugins
 for module in pkgutil.iter_modules(plugins.__path__): importlib.import_module("tuned.plugins." + module.name)`
