@@ -5,6 +5,9 @@ package lint
 import (
 	"strings"
 	"testing"
+
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/partition"
 )
 
 // fixText returns the text with everything corrected that can be.
@@ -124,11 +127,12 @@ func TestFixRefusesWhatItWouldSpoil(t *testing.T) {
 
 // FuzzLint reads, corrects and reads again whatever it is given.
 func FuzzLint(f *testing.F) {
-	for _, text := range []string{documents(plain, deployment("", burstable), hpa("autoscaling/v2", ""), vpa("")), "kind: List\nitems: [{kind: Pod, apiVersion: v1}]", "{\"kind\": \"Pod\"", "---\n...\n%YAML\n--- {}", deployment(`workload.openshift.io/management: ""`, burstable)} {
+	for _, text := range []string{documents(plain, deployment("", burstable), hpa("autoscaling/v2", ""), vpa("")), "kind: List\nitems: [{kind: Pod, apiVersion: v1}]", "{\"kind\": \"Pod\"", "---\n...\n%YAML\n--- {}", deployment(`workload.openshift.io/management: ""`, burstable),
+		tuned, configMap("tuning", "|", tuned), configMap("config", "|", static), machineConfigWith(partition.PinningFilePath, "data:,"+splitFile), "variant: fcos\nkernel_arguments: {should_exist: [isolcpus=0-3]}\n"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		options := Options{Require: "management"}
+		options := Options{Require: "management", Pools: cpuset.New(0, 1), Host: &twoKinds}
 		before := lintText(text, options)
 		after, _ := fixText(t, text, options)
 		if again := lintText(after, options); len(again.Problems) > len(before.Problems) || again.Workloads != before.Workloads {
