@@ -48,8 +48,6 @@ type account struct {
 	mutex sync.Mutex
 	// same is the generation of the node's pods that were found to be those of the account; zero if none were.
 	same int64
-	// last is the last of the answers, for pods that are alike come together.
-	last *answer
 	// report is what the node last reported, heartbeat when it was begun, and err why it says nothing.
 	report    *v1alpha2.NodeResourceTopology
 	heartbeat time.Time
@@ -63,24 +61,20 @@ type account struct {
 	// others are computed from the pods, and reduced from all; nil if that is still to be done.
 	others  *alignment.Others
 	reduced *v1alpha2.NodeResourceTopology
-	// answers has what was found out about pods that come to these.
-	answers map[kind]*answer
+	// answers has what was found out about pods that come to these, the last at the end. There are few, so they are not in a map.
+	answers []answer
 }
 
 // kind is what a pod asks for, by [alignment.Asked].
 type kind = unique.Handle[string]
 
-// answer is what was found out about pods of a kind that come to a node: why they may not, or nil, and scores.
+// answer is what was found out about pods of a kind that come to a node: why they may not, or nil, and the score that somebody has computed
+// last, if anybody has.
 type answer struct {
-	kind    kind
-	refusal *Refusal
-	scores  []score
-}
-
-// score is what somebody has computed.
-type score struct {
-	by    any
-	value int64
+	kind     kind
+	refusal  *Refusal
+	scoredBy any
+	score    int64
 }
 
 // mostAnswers is how many answers are remembered of a node.
@@ -215,7 +209,7 @@ func (a *account) remove(uid types.UID, deleted bool, now time.Time) {
 }
 
 // changed forgets what was computed. It is called if a report, or what pods need, or whether the report shows them, has changed.
-func (a *account) changed() { a.others, a.reduced, a.same, a.last, a.answers = nil, nil, 0, nil, nil }
+func (a *account) changed() { a.others, a.reduced, a.same, a.answers = nil, nil, 0, a.answers[:0] }
 
 // settle finds out which pods the report shows. A report that was begun later than a pod started shows it, since a kubelet gives a pod
 // what it needs before it says that the pod has started; both times are of the node's clock, in whole seconds. A report shows
@@ -386,14 +380,12 @@ func (l *Ledger) Check(ask *Ask, node string, here Pods) *Refusal {
 
 // answered returns what was found out about such pods before; nil if nothing was.
 func (a *account) answered(ask *Ask) *answer {
-	if a.last == nil || a.last.kind != ask.kind {
-		found := a.answers[ask.kind]
-		if found == nil {
-			return nil
+	for i := len(a.answers) - 1; i >= 0; i-- {
+		if a.answers[i].kind == ask.kind {
+			return &a.answers[i]
 		}
-		a.last = found
 	}
-	return a.last
+	return nil
 }
 
 // check checks a pod among those of the account. Pods that come together are mostly alike, so answers are remembered.
@@ -401,27 +393,23 @@ func (a *account) check(ask *Ask) *Refusal {
 	if found := a.answered(ask); found != nil {
 		return found.refusal
 	}
-	a.last = &answer{kind: ask.kind}
+	found := answer{kind: ask.kind}
 	if need := a.node.Needed(ask.pod); need.Any() {
-		a.last.refusal = refuse(a.node.Check(need, a.unreported()))
+		found.refusal = refuse(a.node.Check(need, a.unreported()))
 	}
-	if a.answers == nil || len(a.answers) == mostAnswers {
-		a.answers = map[kind]*answer{}
+	if len(a.answers) == mostAnswers {
+		a.answers = a.answers[:0]
 	}
-	a.answers[ask.kind] = a.last
-	return a.last.refusal
+	a.answers = append(a.answers, found)
+	return found.refusal
 }
 
 // Score returns what [Ledger.SetScore] was told of a node by the same, for a pod that asks for the same, if nothing has changed there.
 func (l *Ledger) Score(ask *Ask, node string, generation int64, by any) (int64, bool) {
 	a := l.look(node, generation)
 	defer a.mutex.Unlock()
-	if found := a.answered(ask); found != nil && a.unknown(ask.at) == nil {
-		for i := range found.scores {
-			if found.scores[i].by == by {
-				return found.scores[i].value, true
-			}
-		}
+	if found := a.answered(ask); found != nil && found.scoredBy == by && a.unknown(ask.at) == nil {
+		return found.score, true
 	}
 	return 0, false
 }
@@ -432,7 +420,7 @@ func (l *Ledger) SetScore(ask *Ask, node string, by any, report *v1alpha2.NodeRe
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	if found := a.answered(ask); found != nil && report != nil && report == a.reduced {
-		found.scores = append(found.scores, score{by, value})
+		found.scoredBy, found.score = by, value
 	}
 }
 
