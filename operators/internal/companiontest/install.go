@@ -221,7 +221,7 @@ func (i *Installed) Start(t testing.TB, change func(*configv1alpha1.ControllerCo
 		change(config)
 	}
 	var controllers *testenv.Process
-	controllers, i.controllers = i.start(t, config, configv1alpha1.Controllers, controllersAccount)
+	controllers, i.controllers = i.start(t, config, configv1alpha1.Controllers, i.kubeconfig(t, controllersAccount))
 	if !i.hasWebhooks(t) {
 		i.server, i.webhooks = controllers, i.controllers
 		return controllers
@@ -229,7 +229,7 @@ func (i *Installed) Start(t testing.TB, change func(*configv1alpha1.ControllerCo
 	if config.Certificates.Source == configv1alpha1.CertificatesGenerated {
 		config.Certificates.Directory = i.mountCertificate(t)
 	}
-	i.server, i.webhooks = i.start(t, config, configv1alpha1.Webhooks, webhooksAccount)
+	i.server, i.webhooks = i.start(t, config, configv1alpha1.Webhooks, i.kubeconfig(t, webhooksAccount))
 	return controllers
 }
 
@@ -246,7 +246,7 @@ func (i *Installed) hasWebhooks(t testing.TB) bool {
 // The ServiceAccounts of the two.
 const controllersAccount, webhooksAccount = "partition-controller", "partition-webhooks"
 
-func (i *Installed) start(t testing.TB, config *configv1alpha1.ControllerConfiguration, part configv1alpha1.Part, account string) (*testenv.Process, ports) {
+func (i *Installed) start(t testing.TB, config *configv1alpha1.ControllerConfiguration, part configv1alpha1.Part, kubeconfig string) (*testenv.Process, ports) {
 	t.Helper()
 	config = config.DeepCopy()
 	settings := subject.Settings()
@@ -267,7 +267,7 @@ func (i *Installed) start(t testing.TB, config *configv1alpha1.ControllerConfigu
 			t.Fatal(err)
 		}
 	}
-	config.ClientConnection.Kubeconfig = i.kubeconfig(t, account)
+	config.ClientConnection.Kubeconfig = kubeconfig
 	return run(t, config, "--parts="+string(part)), ports{free[0], free[1], free[2], free[3:]}
 }
 

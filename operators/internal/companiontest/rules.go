@@ -87,6 +87,7 @@ func Run(t *testing.T, s Subject) {
 	t.Run("it takes no more memory than it may", func(t *testing.T) { s.staysSmall(t, i) })
 	t.Run("another replica goes on after one was killed", func(t *testing.T) { s.goesOnAfterAKill(t, i) })
 	t.Run("another replica goes on at once after one has ended", func(t *testing.T) { s.goesOnAfterAnEnd(t, i) })
+	t.Run("it ends although it may read nothing", func(t *testing.T) { endsWithoutRights(t, i) })
 	t.Run("a paused object is left alone", func(t *testing.T) { s.leavesPausedObjectsAlone(t, i) })
 	for _, other := range needs.Home.Foreign {
 		t.Run("it waits for "+other.Name, func(t *testing.T) { s.waitsFor(t, i, i, other) })
@@ -428,6 +429,20 @@ func (s Subject) goesOnAfterAnEnd(t *testing.T, i *Installed) {
 		t.Errorf("a replica that was asked to end: %v", err)
 	}
 	s.mustAct(t, i, s.write(t, i, "after", nil))
+}
+
+// endsWithoutRights has one wait for objects that it may not list. It may also end by itself, and say why.
+func endsWithoutRights(t *testing.T, i *Installed) {
+	i.Kubectl(t, "delete", "clusterrolebindings", "--selector=app.kubernetes.io/name="+i.Name)
+	t.Cleanup(func() { Install(t, i.Name) })
+	process, ports := i.start(t, i.Configuration(t), configv1alpha1.Controllers, i.Identity(t, controllersAccount))
+	testenv.Eventually(t, patience, func() error {
+		if !process.Running() {
+			return nil
+		}
+		return ports.probe(t, "healthz")
+	})
+	_ = process.Terminate(t, patience) // whether that is an error depends on what it may not list
 }
 
 func (s Subject) leavesPausedObjectsAlone(t *testing.T, i *Installed) {

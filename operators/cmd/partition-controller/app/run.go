@@ -190,10 +190,39 @@ func run(ctx context.Context, home, hosted *rest.Config, config *configv1alpha1.
 	if err := c.AddToManager(ctx, gated, config); err != nil {
 		return fmt.Errorf("companion %s: %w", c.Name(), err)
 	}
-	if err := addProbes(mgr, slices.Collect(maps.Keys(reads)), keeper, config.Runs(configv1alpha1.Webhooks)); err != nil {
+	caches := slices.Collect(maps.Keys(reads))
+	if err := addProbes(mgr, caches, keeper, config.Runs(configv1alpha1.Webhooks)); err != nil {
 		return err
 	}
-	return mgr.Start(ctx)
+	return start(ctx, mgr, caches)
+}
+
+// start runs the manager until the context ends. One whose caches are not full by then, as without the right to list, would go on for
+// ever and use a CPU (runnableGroup.Start of controller-runtime's pkg/manager), so it is left behind.
+func start(ctx context.Context, mgr manager.Manager, caches []cluster.Cluster) error {
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	if err := full(context.WithoutCancel(ctx), caches); err != nil {
+		return err
+	}
+	return <-ended
+}
+
+// full returns an error if caches do not become full within a second.
+func full(ctx context.Context, caches []cluster.Cluster) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for _, each := range caches {
+		if !each.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("not all objects are in the cache yet")
+		}
+	}
+	return nil
 }
 
 // cacheOptions caches these objects and no others. Managed fields are dropped, but for those of foreign managers,
@@ -228,16 +257,7 @@ func addProbes(mgr manager.Manager, clusters []cluster.Cluster, keeper *certs.Ke
 		return err
 	}
 	checks := map[string]healthz.Checker{
-		"caches": func(request *http.Request) error {
-			ctx, cancel := context.WithTimeout(request.Context(), time.Second)
-			defer cancel()
-			for _, each := range clusters {
-				if !each.GetCache().WaitForCacheSync(ctx) {
-					return errors.New("not all objects are in the cache yet")
-				}
-			}
-			return nil
-		},
+		"caches": func(request *http.Request) error { return full(request.Context(), clusters) },
 	}
 	if keeper != nil {
 		checks["certificates"] = keeper.Ready
