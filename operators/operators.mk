@@ -37,8 +37,8 @@ operators-machines:
 	cd operators/test/machines && $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(OUT)/bin/test-machines" .
 	cd operators/test/clusterapi && $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(OUT)/bin/test-clusterapi" .
 
-# AS is a user to act as, and PORT where the webhook listens.
-AS   ?=
+# AS is a user to act as, if the command line names one: by default, make has an assembler there. PORT is where the webhook listens.
+AS   :=
 PORT ?= 8443
 .PHONY: classes-local
 classes-local: operators $(KUBECTL) ## Run the webhook of workload classes on this host, with the current cluster of kubectl, and post pods to it; AS=system:admin

@@ -25,6 +25,12 @@ if [[ -n ${AS:-} ]]; then
   sed -i "s|^  user:\$|  user:\n    as: '$AS'|" "$work/kubeconfig"
   grep --quiet '^    as: ' "$work/kubeconfig"
 fi
+for kind in nodes runtimeclasses.node.k8s.io; do
+  if ! "$kubectl" --kubeconfig="$work/kubeconfig" auth can-i --quiet --all-namespaces list "$kind"; then
+    echo "${AS:-the user of the kubeconfig} may not list $kind on this cluster, which the webhook does; name with AS a user who may, or leave it out" >&2
+    exit 1
+  fi
+done
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 \
   -keyout "$work/tls.key" -out "$work/tls.crt" 2>/dev/null
 cat >"$work/config.yaml" <<END
