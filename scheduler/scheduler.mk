@@ -27,5 +27,5 @@ scheduler-test: build operators kwok scheduler $(PLUGIN) ## Run its tests, with 
 	cd scheduler && $(ALIKE) go test -vet=off -count=1 -timeout=60m -v ./simulation
 	cd scheduler && $(ALIKE) go test -vet=off -count=1 $$($(ALIKE) go list ./... | grep -v simulation)
 	cd operators && $(ALIKE) $(CONTROL_PLANE) TEST_ASSET_SCHEDULER="$(CURDIR)/$(SCHEDULER)" TEST_ASSET_PLUGIN="$(CURDIR)/$(PLUGIN)" TEST_ASSET_KWOK="$(CURDIR)/$(TOOLS)/kwok" TEST_ASSET_PARTITION_NODE="$(CURDIR)/$(OUT)/bin/partition-node" go test -vet=off -count=1 -timeout=60m -v -bench=. -benchtime=1x ./numaresources/scheduled
-	cd operators && $(ALIKE) $(CONTROL_PLANE) TEST_ASSET_SCHEDULER="$(CURDIR)/$(SCHEDULER)" go test -vet=off -count=1 -run='^TestTheSchedulerDoesWithTheRightsOfItsManifests$$' ./numaresources/controller
+	cd operators && $(ALIKE) $(CONTROL_PLANE) TEST_ASSET_SCHEDULER="$(CURDIR)/$(SCHEDULER)" go test -vet=off -count=1 -v -run='^Test(TheSchedulerDoesWithTheRightsOfItsManifests|ReportsOfManyNodes)$$' ./numaresources/controller -args -nodes=1000
 	@for release in $(filter v1.35.% v1.36.%,$(KNOWN)); do $(MAKE) --no-print-directory scheduler RELEASE=$$release; done

@@ -319,9 +319,9 @@ func (c *ControlPlane) AuditLog() string {
 
 // FreePorts returns TCP ports of 127.0.0.1 on which nobody listens. No connection takes one before the
 // process that it is for: they are below those that Linux gives to connections by default, and below
-// those of Services (--service-node-port-range of kube-apiserver).
+// those of Services (--service-node-port-range of kube-apiserver), and above those of a node that package host starts.
 func FreePorts(n int) ([]int, error) {
-	const first, last = 20000, 29999
+	const first, last = 24000, 29999
 	var ports []int
 	for _, at := range rand.Perm(last - first + 1) {
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+at))
