@@ -87,7 +87,6 @@ func Run(t *testing.T, s Subject) {
 	t.Run("it takes no more memory than it may", func(t *testing.T) { s.staysSmall(t, i) })
 	t.Run("another replica goes on after one was killed", func(t *testing.T) { s.goesOnAfterAKill(t, i) })
 	t.Run("another replica goes on at once after one has ended", func(t *testing.T) { s.goesOnAfterAnEnd(t, i) })
-	t.Run("it ends although it may read nothing", func(t *testing.T) { endsWithoutRights(t, i) })
 	t.Run("a paused object is left alone", func(t *testing.T) { s.leavesPausedObjectsAlone(t, i) })
 	for _, other := range needs.Home.Foreign {
 		t.Run("it waits for "+other.Name, func(t *testing.T) { s.waitsFor(t, i, i, other) })
@@ -99,6 +98,7 @@ func Run(t *testing.T, s Subject) {
 	}
 	t.Run("no right is a wildcard, or more than it may be", func(t *testing.T) { rightsAreModest(t, s.Companion.Name()) })
 	t.Run("every right is used", func(t *testing.T) { s.usesItsRights(t, i) })
+	t.Run("it ends although it may read nothing", func(t *testing.T) { endsWithoutRights(t, i) })
 	t.Run("nothing is left of it", func(t *testing.T) { s.leavesNothing(t, i) })
 }
 
