@@ -3,11 +3,9 @@
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -163,21 +161,15 @@ func (s *site) requests() map[string]int {
 	s.Helper()
 	count := map[string]int{}
 	for in, of := range map[string]*testenv.ControlPlane{"home": s.home, "hosted": s.hosted} {
-		data, err := os.ReadFile(of.AuditLog())
-		s.do(err)
-		for line := range strings.Lines(string(data)) {
-			var event struct {
-				Verb      string
-				User      struct{ Username string }
-				ObjectRef struct{ Resource, Subresource string }
-			}
-			s.do(json.Unmarshal([]byte(line), &event))
-			account, companions := strings.CutPrefix(event.User.Username, "system:serviceaccount:partition-")
-			if !companions || event.ObjectRef.Resource == "leases" {
+		for user, requests := range of.Requests(s.T) {
+			account, companions := strings.CutPrefix(user, "system:serviceaccount:partition-")
+			if !companions {
 				continue
 			}
 			name, _, _ := strings.Cut(account, ":")
-			count[strings.TrimSuffix(fmt.Sprintf("%s, %s: %s %s/%s", name, in, event.Verb, event.ObjectRef.Resource, event.ObjectRef.Subresource), "/")]++
+			for request, times := range requests {
+				count[fmt.Sprintf("%s, %s: %s", name, in, request)] += times
+			}
 		}
 	}
 	return count
@@ -198,9 +190,8 @@ func less(now, before map[string]int) map[string]int {
 func writesOf(requests map[string]int) map[string]int {
 	writes := maps.Clone(requests)
 	maps.DeleteFunc(writes, func(each string, _ int) bool {
-		_, what, _ := strings.Cut(each, ": ")
-		verb, _, _ := strings.Cut(what, " ")
-		return slices.Contains([]string{"get", "list", "watch"}, verb)
+		_, request, _ := strings.Cut(each, ": ")
+		return !testenv.Writes(request)
 	})
 	return writes
 }

@@ -21,8 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register" // as in the real program
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -199,16 +197,7 @@ func (i *Installed) awaitRight(t testing.TB, user string, right authorizationv1.
 // Identity returns a kubeconfig of a ServiceAccount in the companion's namespace.
 func (i *Installed) Identity(t testing.TB, account string) string {
 	t.Helper()
-	config := clientcmdapi.NewConfig()
-	config.Clusters["test"] = &clientcmdapi.Cluster{Server: i.Config.Host, CertificateAuthorityData: i.Config.CAData}
-	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Token: i.Token(t, i.Namespace, account, nil)}
-	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
-	config.CurrentContext = "test"
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return i.KubeconfigOf(t, i.Token(t, i.Namespace, account, nil))
 }
 
 // Start starts a replica of both Deployments, each under its ServiceAccount, and returns that of the controllers. The

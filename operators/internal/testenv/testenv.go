@@ -13,6 +13,8 @@
 package testenv
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -315,6 +317,40 @@ func (c *ControlPlane) Directory() string { return c.dir }
 // AuditLog is a file with what ServiceAccounts have done, one event of audit.k8s.io/v1 a line.
 func (c *ControlPlane) AuditLog() string {
 	return filepath.Join(c.dir, "audit.log")
+}
+
+// Requests counts what ServiceAccounts have asked for so far, without Leases: by user, and by verb and resource, such as "patch nodes/status".
+func (c *ControlPlane) Requests(t testing.TB) map[string]map[string]int {
+	t.Helper()
+	data, err := os.ReadFile(c.AuditLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[string]map[string]int{}
+	for line := range bytes.Lines(data) {
+		var event struct {
+			Verb      string
+			User      struct{ Username string }
+			ObjectRef struct{ Resource, Subresource string }
+		}
+		if err := json.Unmarshal(line, &event); err != nil {
+			t.Fatal(err)
+		}
+		if event.ObjectRef.Resource == "leases" {
+			continue
+		}
+		if count[event.User.Username] == nil {
+			count[event.User.Username] = map[string]int{}
+		}
+		count[event.User.Username][strings.TrimSuffix(event.Verb+" "+event.ObjectRef.Resource+"/"+event.ObjectRef.Subresource, "/")]++
+	}
+	return count
+}
+
+// Writes reports whether a request that [ControlPlane.Requests] has counted changes something.
+func Writes(request string) bool {
+	verb, _, _ := strings.Cut(request, " ")
+	return verb != "get" && verb != "list" && verb != "watch"
 }
 
 // FreePorts returns TCP ports of 127.0.0.1 on which nobody listens. No connection takes one before the
