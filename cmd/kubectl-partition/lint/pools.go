@@ -37,6 +37,12 @@ type kubeletSettings struct {
 	ReservedSystemCPUs string `json:"reservedSystemCPUs"`
 }
 
+// static returns what is reserved with the policy static; ok is false with another policy, or if that cannot be read.
+func (s kubeletSettings) static() (reserved cpuset.CPUSet, ok bool) {
+	reserved, err := partition.ParseCPUs(s.ReservedSystemCPUs)
+	return reserved, err == nil && s.CPUManagerPolicy == partition.StaticPolicy
+}
+
 // kubelets calls a function with each configuration of a kubelet in an object, and with the path there: the object itself, that in a
 // KubeletConfig, and the files that an installer is to write.
 func (o *object) kubelets(see func(settings kubeletSettings, at []string)) error {
@@ -80,7 +86,7 @@ func (l *linter) policy(o *object) error {
 	}
 	return o.kubelets(func(settings kubeletSettings, _ []string) {
 		l.policyKnown = l.policyKnown || settings.CPUManagerPolicy != ""
-		if reserved, err := partition.ParseCPUs(settings.ReservedSystemCPUs); err == nil && settings.CPUManagerPolicy == partition.StaticPolicy {
+		if reserved, ok := settings.static(); ok {
 			l.reserved = append(l.reserved, reserved)
 		}
 	})
@@ -114,8 +120,8 @@ func (l *linter) pools(o *object) error {
 		}
 	})
 	return o.kubelets(func(settings kubeletSettings, at []string) {
-		reserved, err := partition.ParseCPUs(settings.ReservedSystemCPUs)
-		if err != nil || settings.CPUManagerPolicy != partition.StaticPolicy {
+		reserved, ok := settings.static()
+		if !ok {
 			return
 		}
 		pools := partition.Pools{"": l.Pools}
