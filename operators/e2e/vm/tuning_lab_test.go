@@ -35,6 +35,7 @@ func management() *host.Cluster {
 // the VM with what the pool is to have. The first lab's VM has the hosted cluster.
 type lab struct {
 	*node
+	site *site
 	// pool is the name of the NodePool.
 	pool       string
 	management *host.Cluster
@@ -79,7 +80,7 @@ func newLab(s *site) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{node: n, pool: "pool-a", management: m, home: &rig.Cluster{Client: m.Client, Kubectl: n.Kubectl, Kubeconfig: m.Config.Paths.Kubeconfig(), Pause: n.Pause, Limit: n.Limit}}
+	l := &lab{node: n, site: s, pool: "pool-a", management: m, home: &rig.Cluster{Client: m.Client, Kubectl: n.Kubectl, Kubeconfig: m.Config.Paths.Kubeconfig(), Pause: n.Pause, Limit: n.Limit}}
 	progress("starting the companions of the management side")
 	scripts := rig.Scripts{Repository: repository, Hosted: n.Kubeconfig, Management: l.home.Kubeconfig, Programs: m.Config.Paths}
 	if _, err := scripts.Run("up-hosted.sh", []string{"PATIENCE=300s"}, controller, n.Kubectl, n.Name); err != nil {
@@ -105,12 +106,12 @@ func newLab(s *site) *lab {
 }
 
 // second returns a second machine, which has fewer CPUs, in the pool of the first.
-func (l *lab) second(t *testing.T, s *site) *lab {
+func (l *lab) second(t *testing.T) *lab {
 	t.Helper()
 	if l.other != nil {
 		return l.other
 	}
-	n := s.boot(2, vm.Topology{Sockets: 1, Cores: 2, Threads: 1})
+	n := l.site.boot(2, vm.Topology{Sockets: 1, Cores: 2, Threads: 1})
 	n.Cluster = l.Cluster
 	if err := n.vm.Join(t.Context(), l.vm, host.Config{CPUManagerPolicy: "none"}); err != nil {
 		t.Fatal(err)

@@ -64,7 +64,7 @@ spec:
 func TestAPoolsChangeCostsAMachineAtMostOneBoot(t *testing.T) {
 	var l *lab
 	tried := false
-	withSite := func(run func(*testing.T, *lab, *site)) func(*testing.T, *site) {
+	with := func(run func(*testing.T, *lab)) func(*testing.T, *site) {
 		return func(t *testing.T, s *site) {
 			if tried && l == nil {
 				t.Fatal("there is no pool, for the reason that the first row gives")
@@ -73,11 +73,8 @@ func TestAPoolsChangeCostsAMachineAtMostOneBoot(t *testing.T) {
 				tried = true
 				l = newLab(s)
 			}
-			run(t, l, s)
+			run(t, l)
 		}
-	}
-	with := func(run func(*testing.T, *lab)) func(*testing.T, *site) {
-		return withSite(func(t *testing.T, l *lab, _ *site) { run(t, l) })
 	}
 	runRows(t, "tuning", []row{
 		{"a sysctl changes and nothing boots", with(sysctl)},
@@ -90,7 +87,7 @@ func TestAPoolsChangeCostsAMachineAtMostOneBoot(t *testing.T) {
 		{"a deferred profile waits for the next boot", with(deferral)},
 		{"TuneD is killed and its profile is removed", with(tunedKilled)},
 		{"without a configuration TuneD's profile openshift-node is in force", with(defaults)},
-		{"machines that compute different arguments boot once they are in pools of their own", withSite(twoMachines)},
+		{"machines that compute different arguments boot once they are in pools of their own", with(twoMachines)},
 	})
 }
 
@@ -187,9 +184,9 @@ func upgrade(t *testing.T, l *lab) {
 }
 
 // A machine of two CPUs computes other arguments than one of four, and neither boots.
-func twoMachines(t *testing.T, l *lab, s *site) {
+func twoMachines(t *testing.T, l *lab) {
 	l.have(t, nothing)
-	other := l.second(t, s)
+	other := l.second(t)
 	first, second := l.boots(t), other.boots(t)
 	l.configure(t, withArguments)
 	const disagree = "False NodesDisagree node node-2 computes skew_tick=1 nohz_full=1, and others compute skew_tick=1 nohz_full=1,3; different kernel arguments need different NodePools"
