@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command parts runs the tests of a target of make, test or test-all, in parts. Those that need a node mostly wait for
-// it. The others compile and check; they run in parallel, with the CPU time that is left. The end-to-end tests need
+// it. The others run in parallel. Most of them compile and check, with the CPU time that is left. The end-to-end tests need
 // root, Linux and cgroups; where one is missing they are skipped, and the summary says so.
 //
 // CI runs test. It has 90 minutes on two cores and may begin with empty caches, so test is to end within 45. What takes

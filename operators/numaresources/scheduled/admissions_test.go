@@ -139,7 +139,7 @@ const (
 	// waitsAtMost is how long a pod may wait for a node, and livesAtMost how long it then runs.
 	waitsAtMost = 20 * time.Second
 	livesAtMost = 4 * time.Second
-	// No more come while so many wait.
+	// mostWaiting is how many may wait before no more are sent.
 	mostWaiting = 20
 )
 

@@ -53,7 +53,7 @@ func (m *machine) faults(pods map[string]*corev1.Pod, given []*given) (faults []
 			has = has.Union(zones[g.pod])
 			zones[g.pod] = has
 		}
-		// restricted promises no more NUMA nodes than it takes while the machine is empty.
+		// restricted promises the fewest NUMA nodes that an empty machine could do with.
 		fitsOne := requests.Cpu().Value() <= int64(m.cpus) && requests.Memory().Value() <= int64(m.memory)<<30-reservedMemory<<20
 		if one := m.policy == "single-numa-node" || m.policy == "restricted" && fitsOne; one && has.Size() > 1 {
 			fault("%s: its %s is on the NUMA nodes %s", g, m.scope, has)
