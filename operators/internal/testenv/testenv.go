@@ -145,16 +145,21 @@ func Module() string {
 	panic("testenv: no go.mod above the working directory, so this is no test that go test runs")
 }
 
-// SourceOf is the directory of a module that another module, in a directory relative to this one, requires.
+// SourceOf is the directory of a module that another module, in a directory relative to this one, requires. It is downloaded if no program
+// has needed it before.
 func SourceOf(t testing.TB, by, module string) string {
 	t.Helper()
-	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module)
-	list.Dir = filepath.Join(Module(), by)
-	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
+	download := exec.Command("go", "mod", "download", "-json", module)
+	download.Dir = filepath.Join(Module(), by)
+	out, err := download.Output()
+	var source struct{ Dir string }
+	if err == nil {
+		err = json.Unmarshal(out, &source)
 	}
-	return strings.TrimSpace(string(out))
+	if err != nil || source.Dir == "" {
+		t.Fatalf("go mod download %s: %v: %s", module, err, out)
+	}
+	return source.Dir
 }
 
 // Scheme has Kubernetes' kinds and those that Main was given.
