@@ -44,42 +44,19 @@ func (l *linter) namespace(o *object) error {
 	return nil
 }
 
-func (l *linter) limitRange(o *object) error {
-	if o.Kind != "LimitRange" {
-		return nil
-	}
-	var limitRange v1.LimitRange
-	if err := o.read(&limitRange); err != nil {
-		return err
-	}
+func (l *linter) limitRange(o *object, limitRange *v1.LimitRange) {
 	n := l.of(o.Namespace)
-	n.LimitRanges = append(n.LimitRanges, &limitRange)
-	return nil
+	n.LimitRanges = append(n.LimitRanges, limitRange)
 }
 
-func (l *linter) quota(o *object) error {
-	if o.Kind != "ResourceQuota" {
-		return nil
-	}
-	var quota v1.ResourceQuota
-	if err := o.read(&quota); err != nil {
-		return err
-	}
+func (l *linter) quota(o *object, quota *v1.ResourceQuota) {
 	n := l.of(o.Namespace)
-	n.Quotas = append(n.Quotas, &quota)
-	return nil
+	n.Quotas = append(n.Quotas, quota)
 }
 
 // unbounded finds quotas that bound cpu where a type is allowed, and its cores are not bounded,
 // or pods cannot be partitioned at all. It needs all namespaces, with their quotas.
-func (l *linter) unbounded(o *object) error {
-	if o.Kind != "ResourceQuota" {
-		return nil
-	}
-	var quota v1.ResourceQuota
-	if err := o.read(&quota); err != nil {
-		return nil // It has been reported.
-	}
+func (l *linter) unbounded(o *object, quota *v1.ResourceQuota) {
 	var bounds v1.ResourceName
 	for _, name := range []v1.ResourceName{v1.ResourceLimitsCPU, v1.ResourceCPU, v1.ResourceRequestsCPU} {
 		if _, ok := quota.Spec.Hard[name]; ok {
@@ -88,7 +65,7 @@ func (l *linter) unbounded(o *object) error {
 		}
 	}
 	if bounds == "" {
-		return nil
+		return
 	}
 	n := l.of(o.Namespace)
 	for _, workloadType := range partition.ParseTypes(n.Annotations[partition.AllowedAnnotation]) {
@@ -100,7 +77,6 @@ func (l *linter) unbounded(o *object) error {
 			l.find(o, quotaWithoutCores, Warning, fmt.Sprintf("it bounds %s, which partitioned pods of type %q do not have; bound %s as well", bounds, workloadType, cores), nil, "spec", "hard", string(bounds))
 		}
 	}
-	return nil
 }
 
 // allowedUnbounded notes a namespace whose pods may request as many cores as they like. It needs all quotas.

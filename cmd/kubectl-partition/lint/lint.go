@@ -124,15 +124,34 @@ func Lint(sources []Source, options Options) *Report {
 		objects = append(objects, l.objects(&sources[i])...)
 	}
 	// Whatever decides about workloads comes first, and what is about workloads last.
-	for _, kinds := range [][]func(*object) error{{l.namespace, l.limitRange, l.quota, l.driverFile, l.isolated, l.policy}, {l.workload, l.driver, l.pools}, {l.unbounded, l.allowedUnbounded, l.horizontal, l.scaledObject, l.vertical}} {
+	for _, kinds := range [][]func(*object) error{
+		{l.namespace, forKind("LimitRange", l.limitRange), forKind("ResourceQuota", l.quota), l.driverFile, l.isolated, l.policy},
+		{l.workload, l.driver, l.pools},
+		{forKind("ResourceQuota", l.unbounded), l.allowedUnbounded, forKind("HorizontalPodAutoscaler", l.horizontal), forKind("ScaledObject", l.scaledObject), forKind("VerticalPodAutoscaler", l.vertical)},
+	} {
 		for _, o := range objects {
-			for _, of := range kinds {
-				l.problem(of(o))
+			for _, lint := range kinds {
+				l.problem(lint(o))
 			}
 		}
 	}
 	l.report.finish(sources, options.Ignore)
 	return l.report
+}
+
+// forKind reads the objects of a kind for a function that lints them.
+func forKind[T any](kind string, lint func(*object, *T)) func(*object) error {
+	return func(o *object) error {
+		if o.Kind != kind {
+			return nil
+		}
+		var value T
+		if err := o.read(&value); err != nil {
+			return err
+		}
+		lint(o, &value)
+		return nil
+	}
 }
 
 // objects returns the objects of a source. Of a template that is not rendered yet there is none: what of it

@@ -18,90 +18,73 @@ func (l *linter) scaled(o *object, kind, name string) []*workload {
 	return l.workloads[Object{Kind: kind, Namespace: o.Namespace, Name: name}]
 }
 
-// horizontal lints a HorizontalPodAutoscaler. Both versions are read, whichever it has.
-func (l *linter) horizontal(o *object) error {
-	if o.Kind != "HorizontalPodAutoscaler" {
-		return nil
-	}
-	var spec struct {
-		Spec struct {
-			autoscalingv1.HorizontalPodAutoscalerSpec `json:",inline"`
-			Metrics                                   []autoscalingv2.MetricSpec `json:"metrics"`
-		} `json:"spec"`
-	}
-	if err := o.read(&spec); err != nil {
-		return err
-	}
-	workloads := l.scaled(o, spec.Spec.ScaleTargetRef.Kind, spec.Spec.ScaleTargetRef.Name)
+// horizontalPodAutoscaler has what both versions have.
+type horizontalPodAutoscaler struct {
+	Spec struct {
+		autoscalingv1.HorizontalPodAutoscalerSpec `json:",inline"`
+		Metrics                                   []autoscalingv2.MetricSpec `json:"metrics"`
+	} `json:"spec"`
+}
+
+// horizontal lints a HorizontalPodAutoscaler of either version.
+func (l *linter) horizontal(o *object, hpa *horizontalPodAutoscaler) {
+	workloads := l.scaled(o, hpa.Spec.ScaleTargetRef.Kind, hpa.Spec.ScaleTargetRef.Name)
 	if len(workloads) == 0 {
-		return nil
+		return
 	}
 	found := func(what string, path ...string) {
 		l.find(o, hpaCPUUtilization, Error, fmt.Sprintf("%s is relative to a request of cpu, which the partitioned pods of %s do not have, so it never scales by it", what, workloads[0].Object), nil, path...)
 	}
-	for i, metric := range spec.Spec.Metrics {
+	for i, metric := range hpa.Spec.Metrics {
 		if field, needs := autoscaler.NeedsCPURequest(metric); needs {
 			found("a target of type Utilization", "spec", "metrics", strconv.Itoa(i), field, "target")
 		}
 	}
 	switch {
-	case spec.Spec.TargetCPUUtilizationPercentage != nil:
+	case hpa.Spec.TargetCPUUtilizationPercentage != nil:
 		found("targetCPUUtilizationPercentage", "spec", "targetCPUUtilizationPercentage")
-	case len(spec.Spec.Metrics) == 0:
+	case len(hpa.Spec.Metrics) == 0:
 		// pkg/apis/autoscaling/v2, SetDefaults_HorizontalPodAutoscaler
 		found("the utilisation of cpu, by which it scales without metrics,", "spec")
 	}
-	return nil
+}
+
+// kedaScaledObject is what matters of a ScaledObject of KEDA.
+type kedaScaledObject struct {
+	Spec struct {
+		ScaleTargetRef struct {
+			Kind string `json:"kind"`
+			Name string `json:"name"`
+		} `json:"scaleTargetRef"`
+		Triggers []struct {
+			Type       string `json:"type"`
+			MetricType string `json:"metricType"`
+			Metadata   struct {
+				// Type is how older versions spell metricType.
+				Type string `json:"type"`
+			} `json:"metadata"`
+		} `json:"triggers"`
+	} `json:"spec"`
 }
 
 // scaledObject lints a ScaledObject of KEDA, which makes a HorizontalPodAutoscaler of its triggers
 // (kedacore/keda, apis/keda/v1alpha1/scaledobject_types.go and pkg/scalers/cpu_memory_scaler.go).
-func (l *linter) scaledObject(o *object) error {
-	if o.Kind != "ScaledObject" {
-		return nil
-	}
-	var spec struct {
-		Spec struct {
-			ScaleTargetRef struct {
-				Kind string `json:"kind"`
-				Name string `json:"name"`
-			} `json:"scaleTargetRef"`
-			Triggers []struct {
-				Type       string `json:"type"`
-				MetricType string `json:"metricType"`
-				Metadata   struct {
-					// Type is how older versions spell metricType.
-					Type string `json:"type"`
-				} `json:"metadata"`
-			} `json:"triggers"`
-		} `json:"spec"`
-	}
-	if err := o.read(&spec); err != nil {
-		return err
-	}
-	target := spec.Spec.ScaleTargetRef
+func (l *linter) scaledObject(o *object, scaled *kedaScaledObject) {
+	target := scaled.Spec.ScaleTargetRef
 	workloads := l.scaled(o, cmp.Or(target.Kind, "Deployment"), target.Name)
 	if len(workloads) == 0 {
-		return nil
+		return
 	}
-	for i, trigger := range spec.Spec.Triggers {
+	for i, trigger := range scaled.Spec.Triggers {
 		of := autoscalingv2.MetricTargetType(cmp.Or(trigger.MetricType, trigger.Metadata.Type))
 		if trigger.Type == string(v1.ResourceCPU) && of == autoscalingv2.UtilizationMetricType {
 			l.find(o, kedaCPUUtilization, Error, fmt.Sprintf("its trigger of type Utilization is relative to a request of cpu, which the partitioned pods of %s do not have, so it never scales by it", workloads[0].Object), nil, "spec", "triggers", strconv.Itoa(i), "metricType")
 		}
 	}
-	return nil
 }
 
 // vertical lints a VerticalPodAutoscaler.
-func (l *linter) vertical(o *object) error {
-	if o.Kind != "VerticalPodAutoscaler" {
-		return nil
-	}
-	var vpa autoscaler.Vertical
-	if err := o.read(&vpa); err != nil {
-		return err
-	}
+func (l *linter) vertical(o *object, vpa *autoscaler.Vertical) {
 	for _, w := range l.scaled(o, vpa.Spec.TargetRef.Kind, vpa.Spec.TargetRef.Name) {
 		for _, container := range w.containers {
 			var level Level
@@ -115,8 +98,7 @@ func (l *linter) vertical(o *object) error {
 				level, so = Error, "and would evict them again and again"
 			}
 			l.find(o, vpaCPU, level, fmt.Sprintf("it controls the cpu of container %q in the partitioned pods of %s, which have none, %s", container, w.Object, so), nil, "spec", "resourcePolicy", "containerPolicies")
-			return nil
+			return
 		}
 	}
-	return nil
 }
