@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/node/result"
 )
@@ -41,9 +42,7 @@ func (f *Format) Flag(command *cobra.Command, further ...Format) {
 		names[i] = string(format)
 	}
 	command.Flags().VarP(&value{f, known}, "output", "o", "print "+strings.Join(names, ", ")+"; a table is the default")
-	if err := command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag exists
-	}
+	utilruntime.Must(command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)))
 }
 
 // Print writes a result as JSON or YAML, or calls table.

@@ -3,6 +3,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -51,9 +52,7 @@ type butaneFile struct {
 var Variants = map[string]string{"openshift": "4.8.0", "fcos": "1.4.0"}
 
 func renderButane(nodes []nodefiles.Node, o Options) (r Rendered, err error) {
-	if o.Variant == "" {
-		o.Variant = "openshift"
-	}
+	o.Variant = cmp.Or(o.Variant, "openshift")
 	version, known := Variants[o.Variant]
 	if !known {
 		return Rendered{}, fmt.Errorf("variant %q of Butane: want openshift or fcos", o.Variant)

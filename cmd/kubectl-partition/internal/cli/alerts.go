@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/alerts"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
@@ -87,9 +88,7 @@ Exit codes: 0, or 2 if a flag has an invalid value.`,
 				names = append(names, a.Name+suffix)
 			}
 		}
-		if err := command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)); err != nil {
-			panic(err) // the flag exists
-		}
+		utilruntime.Must(command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)))
 	}
 	all := func(alert.Alert) bool { return true }
 	complete("without", "", all)
@@ -98,7 +97,6 @@ Exit codes: 0, or 2 if a flag has an invalid value.`,
 	return command
 }
 
-// Complete implements options.
 func (o *alertsOptions) Complete(*cobra.Command, []string) (err error) {
 	if o.For, err = parsed("for", o.waits, model.ParseDuration); err != nil {
 		return err
@@ -107,7 +105,6 @@ func (o *alertsOptions) Complete(*cobra.Command, []string) (err error) {
 	return err
 }
 
-// Run implements options.
 func (o *alertsOptions) Run(context.Context) error {
 	if o.dashboard {
 		d, err := alerts.NewDashboard(o.Options)

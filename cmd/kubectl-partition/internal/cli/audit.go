@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
@@ -109,14 +111,11 @@ Exit codes:
 	command.MarkFlagsMutuallyExclusive("watch", "notes")
 	command.MarkFlagsRequiredTogether("tls-cert-file", "tls-private-key-file")
 	for _, name := range []string{"root", "kubelet-config-dir", "kubelet-root"} {
-		if err := command.MarkFlagDirname(name); err != nil {
-			panic(err) // the flag exists
-		}
+		utilruntime.Must(command.MarkFlagDirname(name))
 	}
 	return command
 }
 
-// Complete implements options.
 func (f *auditOptions) Complete(*cobra.Command, []string) error {
 	if f.from != "" {
 		return nil // the cluster at hand is another
@@ -131,7 +130,6 @@ func (f *auditOptions) Complete(*cobra.Command, []string) error {
 	return f.useCluster()
 }
 
-// Validate implements options.
 func (f *auditOptions) Validate() error {
 	switch {
 	case f.interval < 100*time.Millisecond:
@@ -142,7 +140,6 @@ func (f *auditOptions) Validate() error {
 	return needsNode("audit")
 }
 
-// Run implements options.
 func (f *auditOptions) Run(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
@@ -181,13 +178,7 @@ func (f *auditOptions) Run(ctx context.Context) error {
 	if !f.notes {
 		result.Notes = []audit.Finding{}
 	}
-	if err := f.format.Print(f.streams.Out, result, func(w io.Writer, wide bool) error { return printAudit(w, result, wide) }); err != nil {
-		return err
-	}
-	if !result.Clean() {
-		return errFound
-	}
-	return nil
+	return verdict(!result.Clean(), f.format, f.streams.Out, result, func(w io.Writer, wide bool) error { return printAudit(w, result, wide) })
 }
 
 // useCluster lets the audit ask what namespaces allow, if there is a cluster to ask: a kubeconfig that
@@ -274,19 +265,13 @@ func (f *auditOptions) runWatch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := f.format.Print(f.streams.Out, result, func(w io.Writer, wide bool) error { return printWatch(w, result, wide) }); err != nil {
-		return err
-	}
-	if !result.Clean() {
-		return errFound
-	}
-	return nil
+	return verdict(!result.Clean(), f.format, f.streams.Out, result, func(w io.Writer, wide bool) error { return printWatch(w, result, wide) })
 }
 
 func printAudit(w io.Writer, r *audit.Result, wide bool) error {
-	fmt.Fprintf(w, "CPUs %s, cgroup v%d (%s), runtime %s, CPU manager policy %s\n", r.CPUs, r.CgroupVersion, output.Printable(r.CgroupDriver), output.Printable(r.Runtime), orDash(output.Printable(r.CPUManagerPolicy)))
+	fmt.Fprintf(w, "CPUs %s, cgroup v%d (%s), runtime %s, CPU manager policy %s\n", r.CPUs, r.CgroupVersion, output.Printable(r.CgroupDriver), output.Printable(r.Runtime), cmp.Or(output.Printable(r.CPUManagerPolicy), "-"))
 	for _, pool := range r.Pools {
-		fmt.Fprintf(w, "  pool %-12s %s\n", pool.Type, orDash(pool.CPUs))
+		fmt.Fprintf(w, "  pool %-12s %s\n", pool.Type, cmp.Or(pool.CPUs, "-"))
 	}
 	if len(r.Pools) == 0 {
 		fmt.Fprintln(w, "  no pools: this node is not partitioned")
@@ -356,7 +341,7 @@ func used(perCPU []time.Duration) string {
 			parts = append(parts, fmt.Sprintf("CPU %d: %s", cpu, max(duration, time.Millisecond).Round(time.Millisecond)))
 		}
 	}
-	return orDash(strings.Join(parts, ", "))
+	return cmp.Or(strings.Join(parts, ", "), "-")
 }
 
 func printWatch(w io.Writer, r *audit.WatchResult, wide bool) error {
@@ -378,11 +363,4 @@ func printWatch(w io.Writer, r *audit.WatchResult, wide bool) error {
 	}
 	_, err := fmt.Fprintf(w, "\nContainers and sandboxes: %d. Leaked: %d.\n", len(r.Containers), r.Leaks())
 	return err
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

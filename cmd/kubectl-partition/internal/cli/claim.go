@@ -56,7 +56,6 @@ Exit codes:
 	return command
 }
 
-// Run implements options.
 func (c *claimListOptions) Run(ctx context.Context) error {
 	client, err := c.connect()
 	if err != nil {
@@ -67,7 +66,8 @@ func (c *claimListOptions) Run(ctx context.Context) error {
 		return err
 	}
 	nodes = slices.DeleteFunc(nodes, func(n policyclient.Node) bool { return n.Claim == nil && n.UnreadableClaim == "" })
-	if err := c.format.Print(c.streams.Out, nodeList{output.TypeMeta("Claims"), nodes}, func(w io.Writer, _ bool) error {
+	found := slices.ContainsFunc(nodes, func(n policyclient.Node) bool { return n.Claim == nil })
+	return verdict(found, c.format, c.streams.Out, list[policyclient.Node]{output.TypeMeta("Claims"), nodes}, func(w io.Writer, _ bool) error {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		output.Row(table, "NODE", "OWNER", "OPERATION", "SINCE")
 		for _, n := range nodes {
@@ -78,13 +78,7 @@ func (c *claimListOptions) Run(ctx context.Context) error {
 			output.Row(table, n.Name, n.Claim.Owner, n.Claim.Operation, sinceOf(n.Claim.Since))
 		}
 		return table.Flush()
-	}); err != nil {
-		return err
-	}
-	if slices.ContainsFunc(nodes, func(n policyclient.Node) bool { return n.Claim == nil }) {
-		return errFound
-	}
-	return nil
+	})
 }
 
 func newClaimRelease(streams genericiooptions.IOStreams) *cobra.Command {
@@ -110,9 +104,8 @@ Exit codes: 0, or 2 if nothing was changed.`,
 // claimReleaseOptions are about the node whose claim goes.
 type claimReleaseOptions struct{ force }
 
-// Run implements options.
 func (c *claimReleaseOptions) Run(ctx context.Context) error {
-	name := c.node
+	name := c.args[0]
 	client, err := c.connect()
 	if err != nil {
 		return err

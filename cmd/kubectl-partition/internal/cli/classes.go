@@ -5,6 +5,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -81,12 +83,6 @@ func (c *classesOptions) connect() (inspect.Client, error) {
 	return inspect.Client{Kube: c.kube, Namespace: *c.config.Namespace}, nil
 }
 
-type classList struct {
-	metav1.TypeMeta `json:",inline"`
-	Items           []inspect.Class `json:"items"`
-}
-
-// Run implements options.
 func (c *classesOptions) Run(ctx context.Context) error {
 	client, err := c.connect()
 	if err != nil {
@@ -106,7 +102,7 @@ func (c *classesOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.format.Print(c.streams.Out, classList{output.TypeMeta("WorkloadClassList"), all}, func(w io.Writer, _ bool) error {
+	return c.format.Print(c.streams.Out, list[inspect.Class]{output.TypeMeta("WorkloadClassList"), all}, func(w io.Writer, _ bool) error {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		output.Row(table, "CLASS", "NODES", "NONE", "PREFERNOSCHEDULE", "NOSCHEDULE", "LEAVING", "WAITING", "MISSED")
 		for i := range all {
@@ -152,10 +148,9 @@ func readRules(name string) (*workloadclasses.Config, error) {
 }
 
 type classesTestOptions struct {
-	flagsAlone
+	arguments
 	streams                     genericiooptions.IOStreams
 	format                      output.Format
-	files                       []string
 	rules, namespace, precluded string
 }
 
@@ -180,26 +175,17 @@ Exit codes:
 	command.Flags().StringVarP(&o.rules, "filename", "f", "", "rules file")
 	command.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of pods that name none; by default the namespace default")
 	command.Flags().StringVar(&o.precluded, "preclude", "", "node that is currently precluded for the class")
-	if err := command.MarkFlagRequired("filename"); err != nil {
-		panic(err) // the flag exists
-	}
+	utilruntime.Must(command.MarkFlagRequired("filename"))
 	return command
 }
 
-// Complete implements options.
-func (o *classesTestOptions) Complete(_ *cobra.Command, args []string) error {
-	o.files = args
-	return nil
-}
-
-// Run implements options.
 func (o *classesTestOptions) Run(context.Context) error {
 	config, err := readRules(o.rules)
 	if err != nil {
 		return err
 	}
 	var tested []testedPod
-	for _, name := range o.files {
+	for _, name := range o.args {
 		pods, err := readPods(name, o.streams.In)
 		if err != nil {
 			return err
@@ -212,13 +198,8 @@ func (o *classesTestOptions) Run(context.Context) error {
 			tested = append(tested, one)
 		}
 	}
-	if err := o.format.Print(o.streams.Out, testedList{output.TypeMeta("ClassifiedPodList"), tested}, func(w io.Writer, _ bool) error { return printTested(w, tested) }); err != nil {
-		return err
-	}
-	if slices.ContainsFunc(tested, func(one testedPod) bool { return one.Class == "" }) {
-		return errFound
-	}
-	return nil
+	found := slices.ContainsFunc(tested, func(one testedPod) bool { return one.Class == "" })
+	return verdict(found, o.format, o.streams.Out, list[testedPod]{output.TypeMeta("ClassifiedPodList"), tested}, func(w io.Writer, _ bool) error { return printTested(w, tested) })
 }
 
 // testedPod is what becomes of a pod.
@@ -230,11 +211,6 @@ type testedPod struct {
 	Reason    workloadclasses.Reason `json:"reason,omitempty"`
 	Warnings  []string               `json:"warnings,omitempty"`
 	Patch     []any                  `json:"patch,omitempty"`
-}
-
-type testedList struct {
-	metav1.TypeMeta `json:",inline"`
-	Items           []testedPod `json:"items"`
 }
 
 // maxManifest is how much of a file of pods is read, in bytes.
@@ -281,16 +257,7 @@ func readPods(name string, in io.Reader) (pods []corev1.Pod, err error) {
 }
 
 func testPod(config *workloadclasses.Config, pod *corev1.Pod, namespace, precluded string) (testedPod, error) {
-	one := testedPod{Namespace: pod.Namespace, Name: pod.Name}
-	if one.Name == "" {
-		one.Name = pod.GenerateName
-	}
-	if one.Namespace == "" {
-		one.Namespace = namespace
-	}
-	if one.Namespace == "" {
-		one.Namespace = metav1.NamespaceDefault
-	}
+	one := testedPod{Namespace: cmp.Or(pod.Namespace, namespace, metav1.NamespaceDefault), Name: cmp.Or(pod.Name, pod.GenerateName)}
 	before := pod.DeepCopy()
 	outcome := config.Mutate(pod, one.Namespace, workloadclasses.Cluster{Precluded: func(string) string { return precluded }})
 	one.Rule, one.Reason, one.Warnings = outcome.Rule, outcome.Reason, outcome.Warnings
@@ -358,7 +325,6 @@ Exit codes:
 // classesVerifyOptions are those of the command verify.
 type classesVerifyOptions struct{ classesOptions }
 
-// Run implements options.
 func (c *classesVerifyOptions) Run(ctx context.Context) error {
 	client, err := c.connect()
 	if err != nil {
@@ -368,23 +334,13 @@ func (c *classesVerifyOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.format.Print(c.streams.Out, checkList{output.TypeMeta("ClassesCheckList"), checks}, func(w io.Writer, _ bool) error {
+	found := slices.ContainsFunc(checks, func(check inspect.Check) bool { return !check.OK })
+	return verdict(found, c.format, c.streams.Out, list[inspect.Check]{output.TypeMeta("ClassesCheckList"), checks}, func(w io.Writer, _ bool) error {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		output.Row(table, "CHECK", "OBJECT", "OK", "DETAIL")
 		for _, check := range checks {
 			output.Row(table, check.Name, check.Object, check.OK, check.Detail)
 		}
 		return table.Flush()
-	}); err != nil {
-		return err
-	}
-	if slices.ContainsFunc(checks, func(check inspect.Check) bool { return !check.OK }) {
-		return errFound
-	}
-	return nil
-}
-
-type checkList struct {
-	metav1.TypeMeta `json:",inline"`
-	Items           []inspect.Check `json:"items"`
+	})
 }

@@ -8,11 +8,14 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"runtime"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/component-base/version"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 	"workload.openshift.io/kubernetes/node/topology"
 )
 
@@ -65,12 +68,39 @@ func steps(o options) func(*cobra.Command, []string) error {
 	}
 }
 
-// flagsAlone has the steps of a command that takes no arguments, and whose flags are independent. One that takes some
-// has its own Complete.
+// flagsAlone has the steps of a command that takes no arguments, and whose flags are independent.
 type flagsAlone struct{}
 
 func (flagsAlone) Complete(*cobra.Command, []string) error { return nil }
 func (flagsAlone) Validate() error                         { return nil }
+
+// arguments keeps those of a command.
+type arguments struct {
+	flagsAlone
+	args []string
+}
+
+func (a *arguments) Complete(_ *cobra.Command, args []string) error {
+	a.args = args
+	return nil
+}
+
+// list is a result that has several items.
+type list[T any] struct {
+	metav1.TypeMeta `json:",inline"`
+	Items           []T `json:"items"`
+}
+
+// verdict prints a result, and returns errFound if the command found something.
+func verdict(found bool, format output.Format, out io.Writer, result any, table func(w io.Writer, wide bool) error) error {
+	if err := format.Print(out, result, table); err != nil {
+		return err
+	}
+	if found {
+		return errFound
+	}
+	return nil
+}
 
 // fromNode is the flag --from-node, which reads the CPUs of this host.
 type fromNode struct {

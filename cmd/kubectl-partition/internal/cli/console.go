@@ -44,7 +44,6 @@ Exit codes: 0, or 2 if the cluster cannot be asked or the port is taken.`,
 	return command
 }
 
-// Run implements options.
 func (c *consoleOptions) Run(ctx context.Context) error {
 	config, err := c.config.ToRESTConfig()
 	if err != nil {

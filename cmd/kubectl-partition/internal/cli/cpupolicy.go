@@ -110,8 +110,8 @@ func (c *companion) confirm(ctx context.Context, question string) error {
 }
 
 type policyOptions struct {
+	arguments
 	*companion
-	args         []string
 	format       output.Format
 	wait, dryRun bool
 	allowEvicted bool
@@ -167,13 +167,6 @@ Exit codes:
 	return command
 }
 
-// Complete implements options.
-func (p *policyOptions) Complete(_ *cobra.Command, args []string) error {
-	p.args = args
-	return nil
-}
-
-// Validate implements options.
 func (p *policyOptions) Validate() error {
 	if len(p.args) < 2 && (p.wait || p.dryRun || p.allowEvicted) {
 		return errors.New("--wait, --dry-run and --allow-evicted are about a request; name a node and a policy")
@@ -181,7 +174,6 @@ func (p *policyOptions) Validate() error {
 	return nil
 }
 
-// Run implements options.
 func (p *policyOptions) Run(ctx context.Context) error {
 	client, err := p.connect()
 	if err != nil {
@@ -196,12 +188,7 @@ func (p *policyOptions) Run(ctx context.Context) error {
 	return p.ask(ctx, client, policyclient.Request{Node: p.args[0], Policy: operation.Policy(p.args[1]), AllowEvicted: p.allowEvicted, DryRun: p.dryRun})
 }
 
-// nodeList is what -o json prints of all nodes, and shownNode of one.
-type nodeList struct {
-	metav1.TypeMeta `json:",inline"`
-	Items           []policyclient.Node `json:"items"`
-}
-
+// shownNode is what -o json prints of a node.
 type shownNode struct {
 	metav1.TypeMeta   `json:",inline"`
 	policyclient.Node `json:",inline"`
@@ -212,12 +199,9 @@ func (p *policyOptions) list(ctx context.Context, client policyclient.Client) er
 	if err != nil {
 		return err
 	}
-	if err := p.format.Print(p.streams.Out, nodeList{output.TypeMeta("CPUPolicyNodes"), nodes}, func(w io.Writer, wide bool) error {
+	return verdict(foundOn(nodes...), p.format, p.streams.Out, list[policyclient.Node]{output.TypeMeta("CPUPolicyNodes"), nodes}, func(w io.Writer, wide bool) error {
 		return printPolicies(w, nodes, wide)
-	}); err != nil {
-		return err
-	}
-	return foundOn(nodes...)
+	})
 }
 
 func (p *policyOptions) show(ctx context.Context, client policyclient.Client, name string) error {
@@ -226,21 +210,15 @@ func (p *policyOptions) show(ctx context.Context, client policyclient.Client, na
 		return err
 	}
 	node := policyclient.NodeOf(object)
-	if err := p.format.Print(p.streams.Out, shownNode{output.TypeMeta("CPUPolicyNode"), node}, func(w io.Writer, _ bool) error {
+	return verdict(foundOn(node), p.format, p.streams.Out, shownNode{output.TypeMeta("CPUPolicyNode"), node}, func(w io.Writer, _ bool) error {
 		printPolicy(w, node)
 		return nil
-	}); err != nil {
-		return err
-	}
-	return foundOn(node)
+	})
 }
 
-// foundOn returns errFound if a request has failed on one of the nodes, or cannot be read.
-func foundOn(nodes ...policyclient.Node) error {
-	if slices.ContainsFunc(nodes, func(n policyclient.Node) bool { return n.State == nodestatus.Failed || len(n.Unreadable) > 0 }) {
-		return errFound
-	}
-	return nil
+// foundOn reports whether a request has failed on one of the nodes, or cannot be read.
+func foundOn(nodes ...policyclient.Node) bool {
+	return slices.ContainsFunc(nodes, func(n policyclient.Node) bool { return n.State == nodestatus.Failed || len(n.Unreadable) > 0 })
 }
 
 // answer is what -o json prints of a request.
@@ -367,13 +345,13 @@ func printPolicies(out io.Writer, nodes []policyclient.Node, wide bool) error {
 		if len(message) > mostMessage && !wide {
 			message = append(message[:mostMessage-3], []rune("...")...)
 		}
-		row := []any{n.Name, cmp.Or(n.Policy, "unknown"), orNone(n.State), orNone(n.Requested), sinceOf(n.Since), orNone(string(message))}
+		row := []any{n.Name, cmp.Or(n.Policy, "unknown"), cmp.Or(n.State, "-"), cmp.Or(n.Requested, "-"), sinceOf(n.Since), cmp.Or(string(message), "-")}
 		if wide {
 			claim := ""
 			if n.Claim != nil {
 				claim = n.Claim.Owner + "/" + n.Claim.Operation
 			}
-			row = slices.Insert(row, 5, any(orNone(n.Operation)), any(orNone(n.Job)), any(orNone(n.Group)), any(orNone(claim)))
+			row = slices.Insert(row, 5, any(cmp.Or(n.Operation, "-")), any(cmp.Or(n.Job, "-")), any(cmp.Or(n.Group, "-")), any(cmp.Or(claim, "-")))
 		}
 		output.Row(w, row...)
 	}
@@ -425,22 +403,15 @@ func printPolicy(w io.Writer, n policyclient.Node) {
 
 // force has the options of commands that take something away from a node.
 type force struct {
-	flagsAlone
+	arguments
 	*companion
-	node string
-	yes  bool
+	yes bool
 }
 
 // flags adds those of the companion, and --yes.
 func (f *force) flags(command *cobra.Command) {
 	command.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
 	f.companion.flags(command)
-}
-
-// Complete implements options.
-func (f *force) Complete(_ *cobra.Command, args []string) error {
-	f.node = args[0]
-	return nil
 }
 
 // unlockOptions are about the node that loses the lock.
@@ -469,9 +440,8 @@ Exit codes: 0, or 2 if nothing was changed.`,
 	return command
 }
 
-// Run implements options.
 func (c *unlockOptions) Run(ctx context.Context) error {
-	node := c.node
+	node := c.args[0]
 	client, err := c.connect()
 	if err != nil {
 		return err

@@ -20,9 +20,9 @@ import (
 )
 
 type groupPlanOptions struct {
+	arguments
 	*companion
 	format output.Format
-	args   []string
 	file   string
 }
 
@@ -66,13 +66,6 @@ type shownGroupPlan struct {
 	*policyclient.GroupPlan `json:",inline"`
 }
 
-// Complete implements options.
-func (p *groupPlanOptions) Complete(_ *cobra.Command, args []string) error {
-	p.args = args
-	return nil
-}
-
-// Validate implements options.
 func (p *groupPlanOptions) Validate() error {
 	if (len(p.args) == 1) == (p.file != "") {
 		return errors.New("name a CPUManagerPolicy of the cluster, or a file with -f")
@@ -80,7 +73,6 @@ func (p *groupPlanOptions) Validate() error {
 	return nil
 }
 
-// Run implements options.
 func (p *groupPlanOptions) Run(ctx context.Context) error {
 	client, err := p.connect()
 	if err != nil {
@@ -95,17 +87,12 @@ func (p *groupPlanOptions) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.format.Print(p.streams.Out, shownGroupPlan{output.TypeMeta("CPUPolicyPlan"), plan}, func(w io.Writer, _ bool) error {
-		return printGroupPlan(w, plan)
-	}); err != nil {
-		return err
-	}
-	if slices.ContainsFunc(plan.Nodes, func(n policyclient.PlannedNode) bool {
+	found := slices.ContainsFunc(plan.Nodes, func(n policyclient.PlannedNode) bool {
 		return n.Outcome == policyclient.WouldRefuse || n.Outcome == policyclient.InTwoGroups || n.Outcome == policyclient.NotAgain
-	}) {
-		return errFound
-	}
-	return nil
+	})
+	return verdict(found, p.format, p.streams.Out, shownGroupPlan{output.TypeMeta("CPUPolicyPlan"), plan}, func(w io.Writer, _ bool) error {
+		return printGroupPlan(w, plan)
+	})
 }
 
 func (p *groupPlanOptions) group(ctx context.Context, client policyclient.Client) (*v1alpha1.CPUManagerPolicy, error) {

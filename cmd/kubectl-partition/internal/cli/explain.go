@@ -81,7 +81,7 @@ Exit codes:
 }
 
 type explainOptions struct {
-	args    []string
+	arguments
 	cluster *genericclioptions.ConfigFlags
 	streams genericiooptions.IOStreams
 	format  output.Format
@@ -108,13 +108,6 @@ type explanations struct {
 	Unknown []status.Unknown `json:"unknown"`
 }
 
-// Complete implements options.
-func (e *explainOptions) Complete(_ *cobra.Command, args []string) error {
-	e.args = args
-	return nil
-}
-
-// Validate implements options.
 func (e *explainOptions) Validate() error {
 	files := e.files.RequireFilenameOrKustomize() == nil
 	switch {
@@ -128,7 +121,6 @@ func (e *explainOptions) Validate() error {
 	return nil
 }
 
-// Run implements options.
 func (e *explainOptions) Run(ctx context.Context) error {
 	objects, err := e.objects()
 	if err != nil {

@@ -81,7 +81,6 @@ Exit codes:
 	return command
 }
 
-// Complete implements options.
 func (o *gatherOptions) Complete(command *cobra.Command, _ []string) error {
 	if o.to == "" {
 		o.to = "workload-partitioning-" + time.Now().UTC().Format("20060102T150405Z") + ".tar.gz"
@@ -100,7 +99,6 @@ func (o *gatherOptions) Complete(command *cobra.Command, _ []string) error {
 	return nil
 }
 
-// Validate implements options.
 func (o *gatherOptions) Validate() error {
 	var ok bool
 	if o.top, ok = audit.ArchiveTop(o.to); !ok {
@@ -123,7 +121,6 @@ func (o *gatherOptions) Validate() error {
 	return nil
 }
 
-// Run implements options.
 func (o *gatherOptions) Run(ctx context.Context) error {
 	config, err := o.config.ToRESTConfig()
 	if err != nil {

@@ -117,7 +117,6 @@ Exit codes:
 	return command
 }
 
-// Validate implements options.
 func (l *lintOptions) Validate() error {
 	switch {
 	case l.listOfRules:
@@ -135,7 +134,6 @@ func (l *lintOptions) Validate() error {
 	return l.fromNode.validate("lint")
 }
 
-// Run implements options.
 func (l *lintOptions) Run(ctx context.Context) error {
 	if l.listOfRules {
 		return l.printRules()
@@ -176,7 +174,6 @@ func (l *lintOptions) Run(ctx context.Context) error {
 	return nil
 }
 
-// Complete implements options.
 func (l *lintOptions) Complete(_ *cobra.Command, args []string) error {
 	l.args = args
 	var err error

@@ -14,6 +14,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
@@ -26,7 +27,7 @@ import (
 )
 
 type planOptions struct {
-	names   []string
+	arguments
 	streams genericiooptions.IOStreams
 	config  *genericclioptions.ConfigFlags
 	format  output.Format
@@ -100,14 +101,10 @@ Exit codes:
 	flags.StringVar(&o.files.Pods, "pods", "", "pods of the node, as kubectl get pods -o json prints them")
 	flags.StringVar(&o.online, "online", "", "the CPUs of the host, as a CPU list; with several nodes, those of each")
 	for _, of := range []string{"type", "cpuset", "online", "selector"} {
-		if err := command.RegisterFlagCompletionFunc(of, cobra.NoFileCompletions); err != nil {
-			panic(err) // the flag exists
-		}
+		utilruntime.Must(command.RegisterFlagCompletionFunc(of, cobra.NoFileCompletions))
 	}
 	for _, of := range []string{"state", "root-dir"} {
-		if err := command.MarkFlagDirname(of); err != nil {
-			panic(err)
-		}
+		utilruntime.Must(command.MarkFlagDirname(of))
 	}
 	command.MarkFlagsMutuallyExclusive("file", "type", "remove")
 	command.MarkFlagsMutuallyExclusive("file", "cpuset", "remove")
@@ -120,15 +117,8 @@ Exit codes:
 	return command
 }
 
-// Complete implements options.
-func (o *planOptions) Complete(_ *cobra.Command, args []string) error {
-	o.names = args
-	return nil
-}
-
-// Validate implements options.
 func (o *planOptions) Validate() error {
-	if len(o.names) > 0 && o.selector != "" {
+	if len(o.args) > 0 && o.selector != "" {
 		return errors.New("name the nodes or select them with --selector, not both")
 	}
 	if o.onHost {
@@ -137,7 +127,6 @@ func (o *planOptions) Validate() error {
 	return nil
 }
 
-// Run implements options.
 func (o *planOptions) Run(ctx context.Context) error {
 	wanted, err := o.wanted()
 	if err != nil {
@@ -193,7 +182,7 @@ const maxWanted = 1<<20 + 1
 // nodes returns what is known of the nodes.
 func (o *planOptions) nodes(ctx context.Context) ([]plan.Node, error) {
 	nodes := []plan.Node{{}}
-	if len(o.names) > 0 || o.selector != "" {
+	if len(o.args) > 0 || o.selector != "" {
 		var err error
 		if nodes, err = o.live(ctx); err != nil {
 			return nil, err
@@ -272,7 +261,7 @@ func (o *planOptions) live(ctx context.Context) ([]plan.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nodes.Reader{Client: client, Config: config}.Nodes(ctx, o.names, o.selector)
+	return nodes.Reader{Client: client, Config: config}.Nodes(ctx, o.args, o.selector)
 }
 
 // mostNames is how many names of pods a table has in one row, unless it is wide.
@@ -325,9 +314,9 @@ func printNodePlan(b *strings.Builder, node plan.NodePlan, wide bool) {
 		return
 	}
 	rows := [][]string{
-		{"reserved CPUs", orNone(node.Before.ReservedCPUs), orNone(node.After.ReservedCPUs)},
+		{"reserved CPUs", cmp.Or(node.Before.ReservedCPUs, "-"), cmp.Or(node.After.ReservedCPUs, "-")},
 		{"cpu allocatable", amount(node.Before.AllocatableMillicores), amount(node.After.AllocatableMillicores)},
-		{"shared CPUs", orNone(node.Before.SharedCPUs), orNone(node.After.SharedCPUs)},
+		{"shared CPUs", cmp.Or(node.Before.SharedCPUs, "-"), cmp.Or(node.After.SharedCPUs, "-")},
 	}
 	table("WHAT\tBEFORE\tAFTER", len(rows), func(i int) []string { return rows[i] })
 	table("EXCLUSIVE\tCONTAINER\tCPUS\tTAKEN\tBY\tRUNS", len(node.Exclusive), func(i int) []string {
@@ -335,7 +324,7 @@ func printNodePlan(b *strings.Builder, node plan.NodePlan, wide bool) {
 		if e.InPool {
 			by = "pool"
 		}
-		return []string{e.Pod, orNone(e.Container), e.CPUs, e.Wanted, by, string(e.Runs)}
+		return []string{e.Pod, cmp.Or(e.Container, "-"), e.CPUs, e.Wanted, by, string(e.Runs)}
 	})
 	table("ACTION\tOBJECT\tFROM\tTO\tPODS", len(node.Actions), func(i int) []string {
 		a := node.Actions[i]
@@ -343,7 +332,7 @@ func printNodePlan(b *strings.Builder, node plan.NodePlan, wide bool) {
 		if more := len(a.Pods) - mostNames; more > 0 && !wide {
 			pods = fmt.Sprintf("%s and %d more", strings.Join(a.Pods[:mostNames], ","), more)
 		}
-		return []string{string(a.Kind), a.Object, orNone(a.From), orNone(a.To), orNone(pods)}
+		return []string{string(a.Kind), a.Object, cmp.Or(a.From, "-"), cmp.Or(a.To, "-"), cmp.Or(pods, "-")}
 	})
 	if len(node.Problems) > 0 {
 		b.WriteString("\n")
@@ -365,13 +354,6 @@ func printNodePlan(b *strings.Builder, node plan.NodePlan, wide bool) {
 	for i, step := range node.Steps {
 		fmt.Fprintf(b, "  %d. %s.\n", i+1, output.Printable(step))
 	}
-}
-
-func orNone[T ~string](text T) T {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 func amount(millicores *int64) string {

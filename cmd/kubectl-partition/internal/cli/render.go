@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/render"
@@ -108,13 +109,9 @@ Exit codes:
 		"cpus":                    nil,
 		"cpus-of-host":            nil,
 	} {
-		if err := command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic(err) // the flag exists
-		}
+		utilruntime.Must(command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}
-	if err := command.MarkFlagDirname("to"); err != nil {
-		panic(err)
-	}
+	utilruntime.Must(command.MarkFlagDirname("to"))
 	command.MarkFlagsMutuallyExclusive("file", "cpuset")
 	command.MarkFlagsMutuallyExclusive("file", "type")
 	command.MarkFlagsMutuallyExclusive("file", "role")
@@ -123,7 +120,6 @@ Exit codes:
 	return command
 }
 
-// Complete implements options.
 func (c *renderOptions) Complete(command *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%q is not a flag; a value of --host needs an equals sign, as in --host=affinity", args[0])
@@ -132,7 +128,6 @@ func (c *renderOptions) Complete(command *cobra.Command, args []string) error {
 	return nil
 }
 
-// Validate implements options.
 func (c *renderOptions) Validate() error {
 	targets := map[string]render.Target{"kube-apiserver-image": render.Kubeadm, "butane-variant": render.Butane}
 	for _, flag := range slices.Sorted(maps.Keys(targets)) {
@@ -146,7 +141,6 @@ func (c *renderOptions) Validate() error {
 	return c.fromNode.validate("render")
 }
 
-// Run implements options.
 func (c *renderOptions) Run(context.Context) error {
 	host, err := c.fromNode.read()
 	if err != nil {

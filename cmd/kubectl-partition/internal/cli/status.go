@@ -81,7 +81,6 @@ Exit codes:
 	return command
 }
 
-// Run implements options.
 func (o *statusOptions) Run(ctx context.Context) error {
 	config, err := o.config.ToRESTConfig()
 	if err != nil {

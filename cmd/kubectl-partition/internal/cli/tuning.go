@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -189,7 +190,6 @@ Exit codes:
 	return command
 }
 
-// Run implements options.
 func (c *tuningStatusOptions) Run(ctx context.Context) error {
 	if err := c.connect(); err != nil {
 		return err
@@ -207,7 +207,11 @@ func (c *tuningStatusOptions) Run(ctx context.Context) error {
 		return err
 	}
 	status := statusOf(nodes.Items, profiles, tuneds)
-	err = c.format.Print(c.streams.Out, status, func(w io.Writer, _ bool) error {
+	bad := func(node tunedNode) bool {
+		return node.Applied != metav1.ConditionTrue || node.Degraded != metav1.ConditionFalse
+	}
+	found := len(status.Faults) > 0 || slices.ContainsFunc(status.Nodes, bad)
+	return verdict(found, c.format, c.streams.Out, status, func(w io.Writer, _ bool) error {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		output.Row(table, "NODE", "NODEPOOL", "PROFILE", "TUNED", "CONFIGMAP", "WHY", "APPLIED", "DEGRADED")
 		for _, node := range status.Nodes {
@@ -229,16 +233,6 @@ func (c *tuningStatusOptions) Run(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	bad := func(node tunedNode) bool {
-		return node.Applied != metav1.ConditionTrue || node.Degraded != metav1.ConditionFalse
-	}
-	if len(status.Faults) > 0 || slices.ContainsFunc(status.Nodes, bad) {
-		return errFound
-	}
-	return nil
 }
 
 // statusOf says of each node how it is tuned.
@@ -371,13 +365,10 @@ Exit codes:
 	command.Flags().StringVarP(&c.file, "filename", "f", "", "file of Tuneds, or of ConfigMaps that have them; - is standard input")
 	command.Flags().StringVar(&c.pool, "nodepool", "", "name of the NodePool; an ordinary cluster has none")
 	c.management.add(command)
-	if err := command.MarkFlagRequired("filename"); err != nil {
-		panic(err) // the flag exists
-	}
+	utilruntime.Must(command.MarkFlagRequired("filename"))
 	return command
 }
 
-// Validate implements options.
 func (c *tuningPlanOptions) Validate() error {
 	if c.pool == "" && c.management.namespace != "" {
 		return errors.New("--control-plane-namespace is of a hosted cluster: give --nodepool, too")
@@ -385,7 +376,6 @@ func (c *tuningPlanOptions) Validate() error {
 	return nil
 }
 
-// Run implements options.
 func (c *tuningPlanOptions) Run(ctx context.Context) error {
 	file, pool := c.file, c.pool
 	data, err := readFile(file, c.streams.In)
@@ -455,13 +445,7 @@ func (c *tuningPlanOptions) Run(ctx context.Context) error {
 	if err := c.boots(ctx, &plan, read, names, now); err != nil {
 		return err
 	}
-	if err := c.format.Print(c.streams.Out, plan, func(w io.Writer, _ bool) error { return printTuningPlan(w, plan) }); err != nil {
-		return err
-	}
-	if len(plan.Changes) > 0 {
-		return errFound
-	}
-	return nil
+	return verdict(len(plan.Changes) > 0, c.format, c.streams.Out, plan, func(w io.Writer, _ bool) error { return printTuningPlan(w, plan) })
 }
 
 // ordinary returns the Tuneds of an ordinary cluster once those of a file are applied. state is empty if the operator acts by them.
@@ -656,9 +640,9 @@ func readTuneds(name string, data []byte) (file tuningFile, err error) {
 
 // tuningApplyOptions are of the command apply-arguments.
 type tuningApplyOptions struct {
+	arguments
 	streams    genericiooptions.IOStreams
 	management managementFlags
-	pool       string
 }
 
 func newTuningApplyArguments(streams genericiooptions.IOStreams) *cobra.Command {
@@ -680,28 +664,19 @@ Exit codes:
 	}
 	c.management.add(command)
 	for _, name := range []string{"management-kubeconfig", "control-plane-namespace"} {
-		if err := command.MarkFlagRequired(name); err != nil {
-			panic(err) // the flag exists
-		}
+		utilruntime.Must(command.MarkFlagRequired(name))
 	}
 	return command
 }
 
-// Complete implements options.
-func (c *tuningApplyOptions) Complete(_ *cobra.Command, args []string) error {
-	c.pool = args[0]
-	return c.management.connect()
-}
-
-// Validate implements options.
-func (*tuningApplyOptions) Validate() error { return nil }
-
-// Run implements options.
 func (c *tuningApplyOptions) Run(ctx context.Context) error {
-	arguments, err := c.management.home.Apply(ctx, c.pool)
+	if err := c.management.connect(); err != nil {
+		return err
+	}
+	arguments, err := c.management.home.Apply(ctx, c.args[0])
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.streams.Out, "The nodes of NodePool %s boot with: %s\n", output.Printable(c.pool), output.Printable(strings.Join(arguments, " ")))
+	_, err = fmt.Fprintf(c.streams.Out, "The nodes of NodePool %s boot with: %s\n", output.Printable(c.args[0]), output.Printable(strings.Join(arguments, " ")))
 	return err
 }

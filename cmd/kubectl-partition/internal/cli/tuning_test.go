@@ -399,8 +399,8 @@ func TestTuningPlanOfBoots(t *testing.T) {
 	// A person applies what is outdated, by the hash of what was there.
 	home := fake.NewClientset(generated("audit=0"))
 	var output bytes.Buffer
-	apply := &tuningApplyOptions{streams: genericiooptions.IOStreams{Out: &output}, management: managementFlags{home: &inspect.Home{Kube: home, Namespace: "clusters-hosted"}}, pool: "pool-a"}
-	if err := apply.Run(t.Context()); err != nil || output.String() != "The nodes of NodePool pool-a boot with: audit=1\n" {
+	apply := &tuningApplyOptions{streams: genericiooptions.IOStreams{Out: &output}, management: managementFlags{home: &inspect.Home{Kube: home, Namespace: "clusters-hosted"}}}
+	if err := perform(t, apply, "pool-a"); err != nil || output.String() != "The nodes of NodePool pool-a boot with: audit=1\n" {
 		t.Errorf("got %q, %v", output.String(), err)
 	}
 	stands, err := home.CoreV1().ConfigMaps("clusters-hosted").Get(t.Context(), "generated-pool-a", metav1.GetOptions{})
