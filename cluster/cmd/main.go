@@ -26,6 +26,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"workload.openshift.io/kubernetes/cluster/host"
@@ -70,9 +71,7 @@ func command() *cobra.Command {
 	up.Flags().BoolVar(&withManagement, "management", false, "also start a management cluster: a control plane without a node, to which this cluster is a hosted one")
 	up.Flags().StringVar(&config.CPUManagerPolicy, "cpu-manager-policy", "static", "the kubelet's CPU manager policy")
 	for _, name := range []string{"bin", "tools", "tree"} {
-		if err := up.MarkFlagRequired(name); err != nil {
-			panic(err)
-		}
+		utilruntime.Must(up.MarkFlagRequired(name))
 	}
 	root.AddCommand(up, &cobra.Command{
 		Use:   "fit",

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/vm"
 )
@@ -40,9 +41,7 @@ func vmCommand() *cobra.Command {
 	up.Flags().StringVar(&pinning, "pinning", `{"management": {"cpuset": "0-1"}}`, "content of the pinning file")
 	up.Flags().StringVar(&arguments, "append", "", "arguments added to the kernel's command line, such as isolcpus=6-7")
 	for _, name := range []string{"bin", "tools", "tree"} {
-		if err := up.MarkFlagRequired(name); err != nil {
-			panic(err)
-		}
+		utilruntime.Must(up.MarkFlagRequired(name))
 	}
 	parent.AddCommand(up, &cobra.Command{
 		Use:   "down",

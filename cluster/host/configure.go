@@ -93,10 +93,7 @@ func (c *Cluster) apiServerArgs(port int, auditLog string) []string {
 
 // WriteAdmissionConfiguration writes kube-apiserver's file of that kind, as Config has it.
 func (c *Cluster) WriteAdmissionConfiguration() error {
-	content := c.Config.AdmissionConfiguration
-	if content == "" {
-		content = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: []\n"
-	}
+	content := cmp.Or(c.Config.AdmissionConfiguration, "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: []\n")
 	return os.WriteFile(c.data("admission.yaml"), []byte(content), 0o644)
 }
 
@@ -253,14 +250,8 @@ func (c *Cluster) configureKubelet() error {
 
 // kubeletConfiguration returns the content of the kubelet's file of that kind.
 func (c *Cluster) kubeletConfiguration() string {
-	runtime := c.Config.RuntimeSocket
-	if runtime == "" {
-		runtime = c.socket()
-	}
-	policy := c.Config.CPUManagerPolicy
-	if policy == "" {
-		policy = "static"
-	}
+	runtime := cmp.Or(c.Config.RuntimeSocket, c.socket())
+	policy := cmp.Or(c.Config.CPUManagerPolicy, "static")
 	// A start is over once the kubelet has reported. Without a change it waits for its turn.
 	report := time.Second
 	if c.Config.Slow {

@@ -14,6 +14,7 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,15 +74,9 @@ type state struct {
 
 // New describes a VM; Create makes and starts it.
 func New(config Config) *VM {
-	if config.Number == 0 {
-		config.Number = 1
-	}
-	if config.Topology == (Topology{}) {
-		config.Topology = DefaultTopology
-	}
-	if config.Memory == 0 {
-		config.Memory = 6144
-	}
+	config.Number = cmp.Or(config.Number, 1)
+	config.Topology = cmp.Or(config.Topology, DefaultTopology)
+	config.Memory = cmp.Or(config.Memory, 6144)
 	vm := &VM{Config: config}
 	vm.dir = filepath.Join(Dir, vm.Name())
 	return vm

@@ -12,6 +12,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -46,15 +47,9 @@ type Host struct {
 }
 
 func (h Host) withDefaults() Host {
-	if h.Cgroups == "" {
-		h.Cgroups = filepath.Join("/", h.Root, "sys/fs/cgroup")
-	}
-	if h.Proc == "" {
-		h.Proc = "/proc"
-	}
-	if h.Sys == "" {
-		h.Sys = "/sys"
-	}
+	h.Cgroups = cmp.Or(h.Cgroups, filepath.Join("/", h.Root, "sys/fs/cgroup"))
+	h.Proc = cmp.Or(h.Proc, "/proc")
+	h.Sys = cmp.Or(h.Sys, "/sys")
 	return h
 }
 

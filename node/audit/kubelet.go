@@ -81,19 +81,8 @@ const (
 func (h Host) kubelet() (*kubelet, error) {
 	k := &kubelet{Root: defaultKubeletRoot}
 	k.PID, k.flags = h.findKubelet()
-	if k.flags.rootDir != "" {
-		k.Root = k.flags.rootDir
-	}
-	if h.KubeletRoot != "" {
-		k.Root = h.KubeletRoot
-	}
-	file, dir := h.KubeletConfig, h.KubeletConfigDir
-	if file == "" {
-		file = k.flags.config
-	}
-	if dir == "" {
-		dir = k.flags.configDir
-	}
+	k.Root = cmp.Or(h.KubeletRoot, k.flags.rootDir, k.Root)
+	file, dir := cmp.Or(h.KubeletConfig, k.flags.config), cmp.Or(h.KubeletConfigDir, k.flags.configDir)
 	if _, err := os.Stat(h.at(defaultKubeletConfig)); file == "" && k.PID == 0 && err == nil {
 		file = defaultKubeletConfig
 	}

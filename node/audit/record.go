@@ -5,6 +5,7 @@ package audit
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -200,10 +201,7 @@ func (n *node) archive() ([]byte, error) {
 		filepath.Join(defaultKubeletRoot, kubeletstate.CheckpointName): filepath.Join(n.kubelet.Root, kubeletstate.CheckpointName),
 		filepath.Join(defaultKubeletRoot, partition.RecordName):        filepath.Join(n.kubelet.Root, partition.RecordName),
 	} {
-		if from == "" {
-			from = path
-		}
-		if err := copied(n.host.at(from), path); err != nil {
+		if err := copied(n.host.at(cmp.Or(from, path)), path); err != nil {
 			return nil, err
 		}
 	}

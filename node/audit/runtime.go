@@ -3,6 +3,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -176,10 +177,7 @@ func listPods(ctx context.Context, runtime Runtime) ([]*pod, error) {
 		if !known {
 			continue
 		}
-		found := container{id: c.GetId(), name: c.GetLabels()[types.KubernetesContainerNameLabel]}
-		if found.name == "" {
-			found.name = c.GetMetadata().GetName()
-		}
+		found := container{id: c.GetId(), name: cmp.Or(c.GetLabels()[types.KubernetesContainerNameLabel], c.GetMetadata().GetName())}
 		if asked, ok := p.annotated()[found.name]; ok {
 			found.asked = &asked
 		}

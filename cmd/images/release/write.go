@@ -350,7 +350,7 @@ func (w *writer) image(ctx context.Context, to layout.Path, image Image) error {
 		if first == nil {
 			first = programs[0]
 			statement.Materials = append(statement.Materials, provenance.Artifact{
-				Name: "source of " + first.Name, URI: source(w.Source, first), Digest: map[string]string{"gitCommit": first.Revision},
+				Name: "source of " + first.Name, URI: w.source(first), Digest: map[string]string{"gitCommit": first.Revision},
 			})
 		}
 		for _, p := range programs {
@@ -633,7 +633,7 @@ func (w *writer) assemble(from *base, image Image, programs []*program.Program) 
 		"org.opencontainers.image.version":     w.Version,
 		"org.opencontainers.image.revision":    first.Revision,
 		"org.opencontainers.image.created":     first.Date.UTC().Format(time.RFC3339),
-		"org.opencontainers.image.source":      source(w.Source, first),
+		"org.opencontainers.image.source":      w.source(first),
 		"org.opencontainers.image.licenses":    "Apache-2.0",
 		"workload.openshift.io/release":        w.Release,
 	}
@@ -666,11 +666,8 @@ func (w *writer) compressed(p *program.Program) (string, error) {
 }
 
 // source is where the source of a program is.
-func source(given string, p *program.Program) string {
-	if given != "" {
-		return given
-	}
-	return "https://" + p.Info.Main.Path
+func (w *writer) source(p *program.Program) string {
+	return cmp.Or(w.Source, "https://"+p.Info.Main.Path)
 }
 
 func digestOf(digest string) map[string]string {
@@ -721,7 +718,7 @@ func (w *writer) pack(ctx context.Context, p Package, platform string) error {
 	}
 	deb := &debian.Deb{
 		Name: p.Name, Version: debVersion(w.Version, cmp.Or(w.Date, binary.Date)), Architecture: debian.Architecture(platform), Section: p.Section,
-		Maintainer: maintainer, Homepage: source(w.Source, binary), Depends: p.Depends, Recommends: p.Recommends, Summary: p.Summary,
+		Maintainer: maintainer, Homepage: w.source(binary), Depends: p.Depends, Recommends: p.Recommends, Summary: p.Summary,
 		Description: []string{p.Summary + ",", "with workload partitioning, built from commit", binary.Revision + "."},
 		Files:       installed, ConfigFiles: p.ConfigFiles, Scripts: p.Scripts, Date: binary.Date,
 	}
