@@ -13,6 +13,7 @@ import (
 	"workload.openshift.io/kubernetes/node/readmission"
 	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
+	"workload.openshift.io/operators/api/nodegroup"
 )
 
 // Request is what somebody asks of a node.
@@ -193,7 +194,7 @@ func (s Situation) pinned() (vms []*virtv1.VirtualMachineInstance) {
 func (s Situation) targets(vmi *virtv1.VirtualMachineInstance) (names []string) {
 	for i := range s.Nodes {
 		node := &s.Nodes[i]
-		if node.Name != s.Node.Name && !isOn(vmi, node.Name) && node.Labels[Label] == "true" && !node.Spec.Unschedulable && IsReady(node) {
+		if node.Name != s.Node.Name && !isOn(vmi, node.Name) && node.Labels[Label] == "true" && !node.Spec.Unschedulable && nodegroup.IsReady(node) {
 			names = append(names, node.Name)
 		}
 	}
@@ -364,13 +365,6 @@ func IsControlPlane(node *corev1.Node) bool {
 	return slices.ContainsFunc(controlPlaneRoles, func(role string) bool { _, is := node.Labels[role]; return is })
 }
 
-// IsReady reports whether a node is Ready.
-func IsReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
 // With one node of the control plane under way and another down, too little may be left of it. The
 // lock decides between requests, whose status says nothing here: two would wait for each other.
 func controlPlane(request Request, s Situation) (findings []Finding) {
@@ -385,7 +379,7 @@ func controlPlane(request Request, s Situation) (findings []Finding) {
 		if other.Name == s.Node.Name || !IsControlPlane(other) {
 			continue
 		}
-		if !IsReady(other) {
+		if !nodegroup.IsReady(other) {
 			findings = append(findings, Finding{Code: ControlPlaneNotReady, Object: nodeObject(other.Name), Text: "is of the control plane, too, and is not Ready", Remedy: "bring it back first"})
 		}
 		if status, _, err := nodestatus.ReadStatus(other.Annotations); err == nil && status.State == nodestatus.Running && s.Lock.Node != other.Name {

@@ -5,10 +5,12 @@ package nodegroup
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
 )
@@ -138,8 +140,12 @@ func Put(node *corev1.Node, c Claim) {
 		delete(node.Annotations, ClaimAnnotation)
 		return
 	}
-	if node.Annotations == nil {
-		node.Annotations = map[string]string{}
-	}
-	node.Annotations[ClaimAnnotation] = c.String()
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, ClaimAnnotation, c.String())
+}
+
+// IsReady reports whether a node is Ready.
+func IsReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }

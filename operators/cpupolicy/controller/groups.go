@@ -199,7 +199,7 @@ func viewOf(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (v view) {
 			v.problems = append(v.problems, fmt.Sprintf("node %s: %s", node.Name, status.Message))
 		case harvester.Wrote(node, nodeKind) != nil:
 			v.problems = append(v.problems, fmt.Sprintf("node %s is left alone: %s", node.Name, harvester.Wrote(node, nodeKind)))
-		case nodestatus.InForce(node) == "" && cpupolicy.IsReady(node) && !nodegroup.Paused(node):
+		case nodestatus.InForce(node) == "" && nodegroup.IsReady(node) && !nodegroup.Paused(node):
 			if v.unobserved = true; clock().Sub(readySince(node)) > keepFailed {
 				v.problems = append(v.problems, fmt.Sprintf("node %s: nobody has observed its policy; its Events say why", node.Name))
 			}
@@ -234,7 +234,7 @@ func readySince(node *corev1.Node) time.Time {
 	return time.Time{}
 }
 
-func unavailable(node *corev1.Node) bool { return !cpupolicy.IsReady(node) || node.Spec.Unschedulable }
+func unavailable(node *corev1.Node) bool { return !nodegroup.IsReady(node) || node.Spec.Unschedulable }
 
 // unavailableOthers counts the nodes that are broken, and those that are unavailable for another reason than an
 // operation of this companion that is under way, or one of this group that still has the node: that holds the

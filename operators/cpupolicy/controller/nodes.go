@@ -128,7 +128,7 @@ var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 	return !maps.Equal(before.Annotations, after.Annotations) || !maps.Equal(before.Labels, after.Labels) ||
 		before.Spec.Unschedulable != after.Spec.Unschedulable || before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
-		cpupolicy.IsReady(before) != cpupolicy.IsReady(after)
+		nodegroup.IsReady(before) != nodegroup.IsReady(after)
 }}
 
 // stripNode drops what nobody here reads from the cache.

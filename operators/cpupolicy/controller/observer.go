@@ -12,7 +12,6 @@ import (
 	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/api/nodegroup"
-	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/agentpod"
 	"workload.openshift.io/operators/nodeclient"
 	"workload.openshift.io/operators/nodejob"
@@ -60,7 +59,7 @@ const observeAgain = time.Hour
 // become Ready since, perhaps with another policy, or that is long ago. It must be Ready, and nobody may act on it.
 // The reason is the same until it was observed. was is when that was in this boot, zero if it never was.
 func (o observer) due(node *corev1.Node) (reason string, was time.Time, is bool) {
-	if !cpupolicy.IsReady(node) || node.Labels[corev1.LabelOSStable] == "windows" || node.Annotations[nodegroup.ClaimAnnotation] != "" || leftAlone(node) != "" {
+	if !nodegroup.IsReady(node) || node.Labels[corev1.LabelOSStable] == "windows" || node.Annotations[nodegroup.ClaimAnnotation] != "" || leftAlone(node) != "" {
 		return "", time.Time{}, false
 	}
 	seen := nodestatus.ObservedOf(node)

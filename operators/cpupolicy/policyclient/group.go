@@ -277,7 +277,7 @@ func (c Client) planNode(ctx context.Context, g *v1alpha1.CPUManagerPolicy, node
 		return waits("it is paused")
 	case nodegroup.Paused(g):
 		return waits("the group is paused")
-	case !cpupolicy.IsReady(node):
+	case !nodegroup.IsReady(node):
 		return waits("it is not Ready")
 	case node.Spec.Unschedulable:
 		return waits("it is cordoned")

@@ -55,7 +55,7 @@ type Node struct {
 
 // NodeOf returns what is shown of a Node.
 func NodeOf(object *corev1.Node) Node {
-	n := Node{Name: object.Name, Ready: cpupolicy.IsReady(object)}
+	n := Node{Name: object.Name, Ready: nodegroup.IsReady(object)}
 	if label := object.Labels[cpupolicy.Label]; label == "true" || label == "false" {
 		static := label == "true"
 		n.CPUManager = &static

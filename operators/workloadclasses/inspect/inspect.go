@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/workloadclasses"
 )
 
@@ -238,7 +239,7 @@ func (c Client) Verify(ctx context.Context) ([]Check, error) {
 		object, problem, usable := "class "+class.Name, "", 0
 		for j := range nodes.Items {
 			node := &nodes.Items[j]
-			if of := config.ClassOfNode(node.Labels); of == nil || of.Name != class.Name || !isReady(node) {
+			if of := config.ClassOfNode(node.Labels); of == nil || of.Name != class.Name || !nodegroup.IsReady(node) {
 				continue
 			}
 			if taint := untolerated(class, node); taint != "" {
@@ -284,12 +285,6 @@ func (c Client) runtimeClass(ctx context.Context, class *workloadclasses.Class) 
 		}
 	}
 	return "", nil
-}
-
-func isReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // untolerated returns a taint of a node, not one of ours or of its condition, that keeps off pods of a class.
