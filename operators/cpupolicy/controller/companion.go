@@ -67,7 +67,7 @@ func (c *Companion) Settings() companion.Settings { return &c.settings }
 
 // Needs implements companion.Companion.
 func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) companion.Needs {
-	cached := map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: stripNode}}
+	cached := map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: companion.Strip(stripNode)}}
 	if config.Runs(configv1alpha1.Controllers) {
 		cached[&v1alpha1.CPUManagerPolicy{}] = cache.ByObject{}
 		cached[&batchv1.Job{}] = cache.ByObject{Namespaces: map[string]cache.Config{c.settings.AgentNamespace: {}}}

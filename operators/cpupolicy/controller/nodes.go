@@ -132,11 +132,8 @@ var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 }}
 
 // stripNode drops what nobody here reads from the cache.
-func stripNode(object any) (any, error) {
-	if node, is := object.(*corev1.Node); is {
-		node.Status.Images, node.Status.VolumesAttached, node.Status.VolumesInUse, node.Status.Addresses = nil, nil, nil, nil
-	}
-	return object, nil
+func stripNode(node *corev1.Node) {
+	node.Status.Images, node.Status.VolumesAttached, node.Status.VolumesInUse, node.Status.Addresses = nil, nil, nil, nil
 }
 
 // poll is how often a look comes again while something is under way that may change unseen: pods

@@ -73,13 +73,13 @@ func (c *Companion) Needs(*configv1alpha1.ControllerConfiguration) companion.Nee
 	theirs.Writes.Namespace = namespace
 	return companion.Needs{
 		Home: companion.Access{
-			Cache:   map[client.Object]cache.ByObject{configMapMetadata(): {Namespaces: map[string]cache.Config{namespace: {}}, Transform: stripConfigMap}},
+			Cache:   map[client.Object]cache.ByObject{configMapMetadata(): {Namespaces: map[string]cache.Config{namespace: {}}, Transform: companion.Strip(stripConfigMap)}},
 			Foreign: []foreign.Manager{theirs},
 		},
 		Hosted: &companion.Access{
 			Cache: map[client.Object]cache.ByObject{
-				configMapMetadata(): {Namespaces: map[string]cache.Config{v1beta1.HostedKubeletConfigNamespace: {}}, Transform: stripConfigMap},
-				&corev1.Node{}:      {Transform: stripNode},
+				configMapMetadata(): {Namespaces: map[string]cache.Config{v1beta1.HostedKubeletConfigNamespace: {}}, Transform: companion.Strip(stripConfigMap)},
+				&corev1.Node{}:      {Transform: companion.Strip(stripNode)},
 			},
 			Marks: companion.Marks{Labels: []string{v1beta1.PoolLabel}},
 			Owned: []schema.GroupVersionKind{configMapKind},
@@ -97,31 +97,25 @@ func configMapMetadata() *metav1.PartialObjectMetadata {
 }
 
 // stripConfigMap drops what nothing here reads.
-func stripConfigMap(in any) (any, error) {
-	if object, ok := in.(*metav1.PartialObjectMetadata); ok {
-		object.Annotations, object.OwnerReferences, object.Finalizers = nil, nil, nil
-	}
-	return in, nil
+func stripConfigMap(object *metav1.PartialObjectMetadata) {
+	object.Annotations, object.OwnerReferences, object.Finalizers = nil, nil, nil
 }
 
 // stripNode drops what nothing here reads: a Node of a large cluster has 50 KiB.
-func stripNode(in any) (any, error) {
-	if node, ok := in.(*corev1.Node); ok {
-		labels := map[string]string{}
-		if pool, has := node.Labels[v1beta1.PoolLabel]; has {
-			labels[v1beta1.PoolLabel] = pool
-		}
-		var annotations map[string]string
-		if value, has := node.Annotations[nodegroup.PausedAnnotation]; has {
-			annotations = map[string]string{nodegroup.PausedAnnotation: value}
-		}
-		return &corev1.Node{
-			TypeMeta:   node.TypeMeta,
-			ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: labels, Annotations: annotations, ManagedFields: node.ManagedFields},
-			Spec:       corev1.NodeSpec{ProviderID: node.Spec.ProviderID},
-		}, nil
+func stripNode(node *corev1.Node) {
+	labels := map[string]string{}
+	if pool, has := node.Labels[v1beta1.PoolLabel]; has {
+		labels[v1beta1.PoolLabel] = pool
 	}
-	return in, nil
+	var annotations map[string]string
+	if value, has := node.Annotations[nodegroup.PausedAnnotation]; has {
+		annotations = map[string]string{nodegroup.PausedAnnotation: value}
+	}
+	*node = corev1.Node{
+		TypeMeta:   node.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: labels, Annotations: annotations, ManagedFields: node.ManagedFields},
+		Spec:       corev1.NodeSpec{ProviderID: node.Spec.ProviderID},
+	}
 }
 
 // AddToManager implements companion.Companion.

@@ -51,7 +51,7 @@ func (*Companion) Needs(*configv1alpha1.ControllerConfiguration) companion.Needs
 		Home: companion.Access{
 			Cache: map[client.Object]cache.ByObject{
 				&v1beta1.NodePool{}: {},
-				configMaps:          {Transform: stripConfigMap},
+				configMaps:          {Transform: companion.Strip(stripConfigMap)},
 			},
 			Foreign: []foreign.Manager{hyperShift},
 			Owned:   []schema.GroupVersionKind{configMapKind, secretKind},
@@ -60,14 +60,11 @@ func (*Companion) Needs(*configv1alpha1.ControllerConfiguration) companion.Needs
 }
 
 // stripConfigMap drops what nothing here reads: there are ConfigMaps in every namespace.
-func stripConfigMap(in any) (any, error) {
-	if object, ok := in.(*metav1.PartialObjectMetadata); ok {
-		object.Annotations, object.OwnerReferences, object.Finalizers = nil, nil, nil
-		if !isOfPool(object) {
-			object.Labels = nil
-		}
+func stripConfigMap(object *metav1.PartialObjectMetadata) {
+	object.Annotations, object.OwnerReferences, object.Finalizers = nil, nil, nil
+	if !isOfPool(object) {
+		object.Labels = nil
 	}
-	return in, nil
 }
 
 // used are the fields of NodePool that this companion reads or writes.

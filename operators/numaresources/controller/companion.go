@@ -76,8 +76,8 @@ func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) compan
 		everything := cache.Config{}
 		cached[&nodetopologyv1.NUMAResourcesOperator{}] = cache.ByObject{}
 		cached[&nodetopologyv1.NUMAResourcesScheduler{}] = cache.ByObject{}
-		cached[&corev1.Node{}] = cache.ByObject{Transform: stripNode}
-		cached[&v1alpha2.NodeResourceTopology{}] = cache.ByObject{Transform: stripTopology}
+		cached[&corev1.Node{}] = cache.ByObject{Transform: companion.Strip(stripNode)}
+		cached[&v1alpha2.NodeResourceTopology{}] = cache.ByObject{Transform: companion.Strip(stripTopology)}
 		cached[&corev1.ConfigMap{}] = cache.ByObject{Namespaces: map[string]cache.Config{c.settings.ExporterNamespace: everything, c.settings.SchedulerNamespace: everything}}
 		cached[&appsv1.DaemonSet{}] = cache.ByObject{Namespaces: map[string]cache.Config{c.settings.ExporterNamespace: everything}}
 		cached[&appsv1.Deployment{}] = cache.ByObject{Namespaces: map[string]cache.Config{c.settings.SchedulerNamespace: everything}}
@@ -93,22 +93,16 @@ func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) compan
 }
 
 // stripNode keeps of a Node what groups are made of, whether it is a worker, and the claim, which a metric of all companions has.
-func stripNode(in any) (any, error) {
-	if node, ok := in.(*corev1.Node); ok {
-		maps.DeleteFunc(node.Annotations, func(key, _ string) bool { return key != nodegroup.ClaimAnnotation })
-		node.Spec = corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable}
-		conditions := slices.DeleteFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool { return condition.Type != corev1.NodeReady })
-		node.Status = corev1.NodeStatus{Conditions: conditions}
-	}
-	return in, nil
+func stripNode(node *corev1.Node) {
+	maps.DeleteFunc(node.Annotations, func(key, _ string) bool { return key != nodegroup.ClaimAnnotation })
+	node.Spec = corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable}
+	conditions := slices.DeleteFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool { return condition.Type != corev1.NodeReady })
+	node.Status = corev1.NodeStatus{Conditions: conditions}
 }
 
 // stripTopology keeps how the kubelet runs. The zones are the scheduler's to read.
-func stripTopology(in any) (any, error) {
-	if topology, ok := in.(*v1alpha2.NodeResourceTopology); ok {
-		topology.Zones = nil
-	}
-	return in, nil
+func stripTopology(topology *v1alpha2.NodeResourceTopology) {
+	topology.Zones = nil
 }
 
 // +kubebuilder:rbac:groups=apps,resources=deployments,resourceNames=numaresources-controller-manager,verbs=get

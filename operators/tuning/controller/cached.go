@@ -36,72 +36,54 @@ func hashOf(spec tunedv1.ProfileSpec) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func stripProfile(in any) (any, error) {
-	if profile, ok := in.(*tunedv1.Profile); ok {
-		annotations := map[string]string{specHash: hashOf(profile.Spec)}
-		for name, value := range profile.Annotations {
-			if name != specHash {
-				annotations[name] = value
-			}
-		}
-		profile.Annotations = annotations
-		profile.Spec.Profile = nil
-		for i := range profile.Status.Conditions {
-			profile.Status.Conditions[i].Message = ""
+func stripProfile(profile *tunedv1.Profile) {
+	annotations := map[string]string{specHash: hashOf(profile.Spec)}
+	for name, value := range profile.Annotations {
+		if name != specHash {
+			annotations[name] = value
 		}
 	}
-	return in, nil
+	profile.Annotations = annotations
+	profile.Spec.Profile = nil
+	for i := range profile.Status.Conditions {
+		profile.Status.Conditions[i].Message = ""
+	}
 }
 
 // stripTuned keeps what the status is compared with, and the management state.
-func stripTuned(in any) (any, error) {
-	if tuned, ok := in.(*tunedv1.Tuned); ok {
-		tuned.Spec = tunedv1.TunedSpec{ManagementState: tuned.Spec.ManagementState}
-	}
-	return in, nil
+func stripTuned(tuned *tunedv1.Tuned) {
+	tuned.Spec = tunedv1.TunedSpec{ManagementState: tuned.Spec.ManagementState}
 }
 
 // stripConfigMap leaves what says that there is something new: its content is read from the API.
-func stripConfigMap(in any) (any, error) {
-	if configMap, ok := in.(*corev1.ConfigMap); ok {
-		configMap.Data, configMap.BinaryData = nil, nil
-	}
-	return in, nil
+func stripConfigMap(configMap *corev1.ConfigMap) {
+	configMap.Data, configMap.BinaryData = nil, nil
 }
 
-func stripDaemonSet(in any) (any, error) {
-	if set, ok := in.(*appsv1.DaemonSet); ok {
-		set.Spec = appsv1.DaemonSetSpec{}
-	}
-	return in, nil
+func stripDaemonSet(set *appsv1.DaemonSet) {
+	set.Spec = appsv1.DaemonSetSpec{}
 }
 
 // stripPod keeps where a pod of the operand runs, and which image.
-func stripPod(in any) (any, error) {
-	if pod, ok := in.(*corev1.Pod); ok {
-		image := ""
-		if len(pod.Spec.Containers) > 0 {
-			image = pod.Spec.Containers[0].Image
-		}
-		pod.Annotations = nil
-		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: []corev1.Container{{Image: image}}}
-		pod.Status = corev1.PodStatus{Phase: pod.Status.Phase}
+func stripPod(pod *corev1.Pod) {
+	image := ""
+	if len(pod.Spec.Containers) > 0 {
+		image = pod.Spec.Containers[0].Image
 	}
-	return in, nil
+	pod.Annotations = nil
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: []corev1.Container{{Image: image}}}
+	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase}
 }
 
 // stripNode keeps what a node's Profile depends on, and the claim, which the manager shows.
-func stripNode(in any) (any, error) {
-	if node, ok := in.(*corev1.Node); ok {
-		annotations := map[string]string{}
-		for _, name := range []string{nodegroup.PausedAnnotation, nodegroup.ClaimAnnotation} {
-			if value, ok := node.Annotations[name]; ok {
-				annotations[name] = value
-			}
+func stripNode(node *corev1.Node) {
+	annotations := map[string]string{}
+	for _, name := range []string{nodegroup.PausedAnnotation, nodegroup.ClaimAnnotation} {
+		if value, ok := node.Annotations[name]; ok {
+			annotations[name] = value
 		}
-		node.Annotations = annotations
-		node.Spec = corev1.NodeSpec{ProviderID: node.Spec.ProviderID}
-		node.Status = corev1.NodeStatus{}
 	}
-	return in, nil
+	node.Annotations = annotations
+	node.Spec = corev1.NodeSpec{ProviderID: node.Spec.ProviderID}
+	node.Status = corev1.NodeStatus{}
 }

@@ -77,16 +77,16 @@ func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) compan
 		home[&corev1.ConfigMap{}] = cache.ByObject{
 			Namespaces: map[string]cache.Config{c.settings.ControlPlaneNamespace: {}},
 			Label:      labels.NewSelector().Add(ofPools()),
-			Transform:  stripConfigMap,
+			Transform:  companion.Strip(stripConfigMap),
 		}
 		here := map[string]cache.Config{tunedv1.Namespace: {}}
-		hosted[&corev1.Node{}] = cache.ByObject{Transform: stripNode}
-		hosted[&tunedv1.Tuned{}] = cache.ByObject{Namespaces: here, Transform: stripTuned}
-		hosted[&tunedv1.Profile{}] = cache.ByObject{Namespaces: here, Transform: stripProfile}
+		hosted[&corev1.Node{}] = cache.ByObject{Transform: companion.Strip(stripNode)}
+		hosted[&tunedv1.Tuned{}] = cache.ByObject{Namespaces: here, Transform: companion.Strip(stripTuned)}
+		hosted[&tunedv1.Profile{}] = cache.ByObject{Namespaces: here, Transform: companion.Strip(stripProfile)}
 		if !ordinary {
-			hosted[&corev1.Pod{}] = cache.ByObject{Namespaces: here, Label: labels.SelectorFromSet(operandLabels), Transform: stripPod}
+			hosted[&corev1.Pod{}] = cache.ByObject{Namespaces: here, Label: labels.SelectorFromSet(operandLabels), Transform: companion.Strip(stripPod)}
 		}
-		hosted[&appsv1.DaemonSet{}] = cache.ByObject{Namespaces: here, Transform: stripDaemonSet}
+		hosted[&appsv1.DaemonSet{}] = cache.ByObject{Namespaces: here, Transform: companion.Strip(stripDaemonSet)}
 	}
 	here, there := shipped, shipped
 	here.Deployments = []types.NamespacedName{{Namespace: c.settings.ControlPlaneNamespace, Name: "cluster-node-tuning-operator"}}

@@ -59,12 +59,12 @@ func (c *Companion) Settings() companion.Settings { return &c.settings }
 
 // Needs implements companion.Companion.
 func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) companion.Needs {
-	cached := map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: stripNode}}
+	cached := map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: companion.Strip(stripNode)}}
 	if config.Runs(configv1alpha1.Webhooks) {
 		cached[&nodev1.RuntimeClass{}] = cache.ByObject{}
 	}
 	if config.Runs(configv1alpha1.Controllers) {
-		cached[&corev1.Pod{}] = cache.ByObject{Label: podsWhoseClass(selection.Exists), Transform: stripPod}
+		cached[&corev1.Pod{}] = cache.ByObject{Label: podsWhoseClass(selection.Exists), Transform: companion.Strip(stripPod)}
 	}
 	return companion.Needs{Home: companion.Access{
 		Cache:   cached,
@@ -115,20 +115,13 @@ func (c *Companion) AddToManager(ctx context.Context, clusters companion.Cluster
 }
 
 // stripNode drops what the rules do not look at, such as images.
-func stripNode(object any) (any, error) {
-	if node, ok := object.(*corev1.Node); ok {
-		node.Status = corev1.NodeStatus{Allocatable: node.Status.Allocatable}
-	}
-	return object, nil
+func stripNode(node *corev1.Node) {
+	node.Status = corev1.NodeStatus{Allocatable: node.Status.Allocatable}
 }
 
 // stripPod keeps what Holds, Unschedulable and Fits look at.
-func stripPod(object any) (any, error) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return object, nil
-	}
-	stripped := &corev1.Pod{
+func stripPod(pod *corev1.Pod) {
+	stripped := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp, Finalizers: pod.Finalizers,
@@ -156,5 +149,5 @@ func stripPod(object any) (any, error) {
 	for _, in := range pod.Status.ContainerStatuses {
 		stripped.Status.ContainerStatuses = append(stripped.Status.ContainerStatuses, corev1.ContainerStatus{Name: in.Name, State: in.State})
 	}
-	return stripped, nil
+	*pod = stripped
 }
