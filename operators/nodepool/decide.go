@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/manifest"
 )
 
@@ -562,17 +563,13 @@ func (v *view) verdict(namespace Namespace) Verdict {
 func several(problems []string) string {
 	const most, longest = 10, 2048
 	var texts []string
-	for i, problem := range problems {
-		if i == most {
-			texts = append(texts, fmt.Sprintf("and %d more", len(problems)-most))
-			break
-		}
+	for _, problem := range problems {
 		if len(problem) > longest {
 			problem = strings.ToValidUTF8(problem[:longest], "") + "..."
 		}
 		texts = append(texts, problem)
 	}
-	return strings.Join(texts, "; ")
+	return strings.Join(untrusted.First(texts, most), "; ")
 }
 
 // PausedUntil reports whether a value of spec.pausedUntil pauses a pool, and when that ends; the zero time is not by

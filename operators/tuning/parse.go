@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/manifest"
 	"workload.openshift.io/operators/performance"
 )
@@ -32,13 +33,10 @@ func (e *Invalid) Error() string {
 // Told tells the problems, without their source.
 func (e *Invalid) Told() string {
 	var texts []string
-	for _, problem := range e.Problems[:min(len(e.Problems), problemsTold)] {
+	for _, problem := range e.Problems {
 		texts = append(texts, fmt.Sprintf("document %d, line %d: %s", problem.Document, problem.Line, problem.Text))
 	}
-	if more := len(e.Problems) - problemsTold; more > 0 {
-		texts = append(texts, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(texts, "; ")
+	return strings.Join(untrusted.First(texts, problemsTold), "; ")
 }
 
 // Parse reads the Tuneds of a NodePool: the YAML documents of the key tuning of a ConfigMap. It returns all of them or, if

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/api/untrusted"
 )
 
 // PoolProfile returns the profile that all nodes of a pool get, whatever their labels are: that of the best entry without match.
@@ -155,8 +156,5 @@ func line(arguments []string) string {
 func several(texts []string) string {
 	const most = 5
 	slices.Sort(texts)
-	if len(texts) <= most {
-		return strings.Join(texts, "; ")
-	}
-	return fmt.Sprintf("%s; and %d more", strings.Join(texts[:most], "; "), len(texts)-most)
+	return strings.Join(untrusted.First(texts, most), "; ")
 }

@@ -25,6 +25,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
 	"workload.openshift.io/kubernetes/node/reported"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/partition"
 )
 
@@ -229,10 +230,7 @@ func (e *Explanation) change(now partition.Decision, cluster Cluster, nothing st
 	case partition.ReasonTypeInactive:
 		if missing := cluster.missing(now.Target.Type); len(missing) > 0 {
 			const most = 10
-			if rest := len(missing) - most; rest > 0 {
-				missing = append(slices.Clone(missing[:most]), fmt.Sprintf("and %d more", rest))
-			}
-			e.Change = append(e.Change, fmt.Sprintf("if the nodes decide, give them a pool of the type, or the label %s=ignore if they will never have one: %s", partition.Domain+"/partitioning", strings.Join(missing, ", ")))
+			e.Change = append(e.Change, fmt.Sprintf("if the nodes decide, give them a pool of the type, or the label %s=ignore if they will never have one: %s", partition.Domain+"/partitioning", strings.Join(untrusted.First(missing, most), ", ")))
 		}
 	}
 }

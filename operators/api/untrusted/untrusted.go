@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -84,4 +85,12 @@ func Abbreviate(text string, most int) string {
 		cut--
 	}
 	return text[:cut] + ellipsis
+}
+
+// First returns the first of some texts, and says how many more there are.
+func First(texts []string, most int) []string {
+	if more := len(texts) - most; more > 0 {
+		return append(slices.Clone(texts[:most]), fmt.Sprintf("and %d more", more))
+	}
+	return texts
 }

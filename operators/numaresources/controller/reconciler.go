@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"workload.openshift.io/operators/api/nodegroup"
 	nodetopologyv1 "workload.openshift.io/operators/api/nodetopology/v1"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/numaresources"
 	"workload.openshift.io/operators/operand"
@@ -327,10 +328,7 @@ const (
 )
 
 func short(messages []string) string {
-	if more := len(messages) - mostMessages; more > 0 {
-		messages = append(slices.Clone(messages[:mostMessages]), fmt.Sprintf("and %d more", more))
-	}
-	text := strings.Join(messages, "; ")
+	text := strings.Join(untrusted.First(messages, mostMessages), "; ")
 	if len(text) > longestMessage {
 		text = strings.ToValidUTF8(text[:longestMessage], "") + "..."
 	}
