@@ -4,12 +4,13 @@ package tuning
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/performance"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Standing is what the management cluster has of a pool before a change.
@@ -81,12 +82,7 @@ func Foresee(pool string, before Standing, tuneds []tunedv1.Tuned, p *performanc
 	for _, part := range parts {
 		after[part.Name] = part.Data[v1beta1.ConfigKey]
 	}
-	all := maps.Clone(before.Parts)
-	if all == nil {
-		all = map[string]string{}
-	}
-	maps.Copy(all, after)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
+	for _, name := range sets.List(sets.KeySet(before.Parts).Union(sets.KeySet(after))) {
 		if name == v1beta1.MachineConfigMapName(pool) && len(b.Reasons) > 0 {
 			continue // it has the arguments
 		}

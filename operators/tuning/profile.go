@@ -3,12 +3,13 @@
 package tuning
 
 import (
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Unit is a section of a TuneD profile.
@@ -202,12 +203,7 @@ func texts(spec tunedv1.ProfileSpec) string {
 }
 
 func differences(was, is map[string]string) (found []Difference) {
-	all := maps.Clone(was)
-	if all == nil {
-		all = map[string]string{}
-	}
-	maps.Copy(all, is)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
+	for _, name := range sets.List(sets.KeySet(was).Union(sets.KeySet(is))) {
 		if was[name] != is[name] {
 			found = append(found, Difference{name, was[name], is[name]})
 		}

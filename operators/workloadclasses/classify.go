@@ -151,12 +151,12 @@ func sameResources(a, b corev1.ResourceList) bool {
 func (c *Class) apply(pod *corev1.Pod, namespace, rule string, cluster Cluster) (warnings []string) {
 	for key, value := range c.Labels {
 		if _, ok := pod.Labels[key]; !ok {
-			setLabel(pod, key, value)
+			metav1.SetMetaDataLabel(&pod.ObjectMeta, key, value)
 		}
 	}
-	setLabel(pod, ClassLabel, c.Name)
-	setLabel(pod, NamespaceLabel, namespace)
-	setAnnotation(pod, RuleAnnotation, rule)
+	metav1.SetMetaDataLabel(&pod.ObjectMeta, ClassLabel, c.Name)
+	metav1.SetMetaDataLabel(&pod.ObjectMeta, NamespaceLabel, namespace)
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, RuleAnnotation, rule)
 
 	if c.RuntimeClassName != "" && pod.Spec.RuntimeClassName == nil {
 		if problem := c.withoutRuntimeClass(pod, cluster); problem != "" {
@@ -211,22 +211,6 @@ func partitioned(pod *corev1.Pod) bool {
 		}
 	}
 	return false
-}
-
-func setLabel(pod *corev1.Pod, key, value string) {
-	if pod.Labels == nil {
-		pod.Labels = map[string]string{}
-	}
-	pod.Labels[key] = value
-}
-
-func setAnnotation(object metav1.Object, key, value string) {
-	annotations := object.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[key] = value
-	object.SetAnnotations(annotations)
 }
 
 func hasContainer(pod *corev1.Pod, name string) bool {
@@ -292,7 +276,7 @@ func preclude(pod *corev1.Pod, node string) {
 			term.MatchFields = append(term.MatchFields, requirement)
 		}
 	}
-	setAnnotation(pod, PrecludedAnnotation, node)
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, PrecludedAnnotation, node)
 }
 
 // matches reports whether a rule is for a pod.

@@ -156,7 +156,7 @@ func Tolerates(pod *corev1.Pod) bool {
 // template of new nodes from one that is not, and that would have the taint for good (autoscaler,
 // cluster-autoscaler/processors/nodeinfosprovider).
 func Begin(node *corev1.Node, o Operation) {
-	setAnnotation(node, OperationAnnotation, o.String())
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, OperationAnnotation, o.String())
 	setTaint(node, EvictTaint, corev1.TaintEffectNoExecute, true)
 	node.Spec.Unschedulable = true
 }
@@ -165,8 +165,8 @@ func Begin(node *corev1.Node, o Operation) {
 // again.
 func Free(node *corev1.Node, now time.Time) {
 	Clear(node)
-	setAnnotation(node, StateAnnotation, Record{None, now}.String())
-	setAnnotation(node, ScaleDownDisabledAnnotation, "true")
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, StateAnnotation, Record{None, now}.String())
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, ScaleDownDisabledAnnotation, "true")
 }
 
 // Clear removes what this companion wrote to a node, such as one that left its class.

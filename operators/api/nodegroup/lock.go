@@ -141,10 +141,7 @@ func PutHolders(lease *coordinationv1.Lease, h Holders) {
 		lease.Spec.HolderIdentity = nil
 		return
 	}
-	if lease.Annotations == nil {
-		lease.Annotations = map[string]string{}
-	}
-	lease.Annotations[HoldersAnnotation] = h.String()
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, HoldersAnnotation, h.String())
 	var operations []string
 	for _, holder := range h {
 		operations = append(operations, holder.Operation)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/api/untrusted"
@@ -81,9 +82,7 @@ Exit codes:
 	host.addRoot(command)
 	command.Flags().StringVar(&text, "request", "", "the request, as JSON")
 	addTerminationLog(command, &terminationLog)
-	if err := command.MarkFlagRequired("request"); err != nil {
-		panic(err) // the flag exists
-	}
+	utilruntime.Must(command.MarkFlagRequired("request"))
 	return command
 }
 
@@ -141,9 +140,7 @@ Exit codes:
 	host.addRoot(command)
 	command.Flags().StringVar(&id, "operation", "", "the operation's id")
 	addTerminationLog(command, &terminationLog)
-	if err := command.MarkFlagRequired("operation"); err != nil {
-		panic(err) // the flag exists
-	}
+	utilruntime.Must(command.MarkFlagRequired("operation"))
 	return command
 }
 

@@ -41,9 +41,6 @@ type vmList struct {
 
 // in returns the virtual machines of a namespace; empty is all of them.
 func (s *server) in(namespace string) dynamic.ResourceInterface {
-	if namespace == "" {
-		return s.dynamic.Resource(vmResource)
-	}
 	return s.dynamic.Resource(vmResource).Namespace(namespace)
 }
 

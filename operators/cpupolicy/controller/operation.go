@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -80,10 +81,7 @@ func (n reportedNodes) report(name string, op rollout.Operation) {
 	if op.Phase.Ended() && op.Phase != rollout.Succeeded {
 		kind = corev1.EventTypeWarning
 	}
-	text := op.Message
-	if text == "" {
-		text = "operation " + op.ID
-	}
+	text := cmp.Or(op.Message, "operation "+op.ID)
 	if op.Overdue {
 		text += "; " + nodestatus.StaysClaimed
 	}

@@ -3,6 +3,7 @@
 package policyclient
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -310,9 +311,7 @@ type following struct {
 // look reports whether the request has ended. The error says that the node is about another one.
 func (f *following) look(object *corev1.Node) (done bool, err error) {
 	now := NodeOf(object)
-	if f.asked.Operation == "" {
-		f.asked.Operation = now.Operation
-	}
+	f.asked.Operation = cmp.Or(f.asked.Operation, now.Operation)
 	switch {
 	case len(now.Unreadable) > 0 && now.State == "":
 		return false, fmt.Errorf("node %s: %s", now.Name, now.Unreadable[0])

@@ -3,6 +3,7 @@
 package policyclient
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -23,10 +24,7 @@ const maxNote = 1024
 func (c Client) Say(ctx context.Context, object corev1.ObjectReference, reason, action, done string) {
 	review, err := c.Kube.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err == nil {
-		namespace := object.Namespace
-		if namespace == "" {
-			namespace = metav1.NamespaceDefault
-		}
+		namespace := cmp.Or(object.Namespace, metav1.NamespaceDefault)
 		event := &eventsv1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: object.Name + "-"},
 			EventTime:  metav1.NowMicro(), ReportingController: fieldManager, ReportingInstance: fieldManager,

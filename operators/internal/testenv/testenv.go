@@ -37,6 +37,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -166,9 +167,7 @@ func SourceOf(t testing.TB, by, module string) string {
 func Scheme() *kruntime.Scheme {
 	scheme := kruntime.NewScheme()
 	for _, add := range append([]func(*kruntime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme}, kinds...) {
-		if err := add(scheme); err != nil {
-			panic(err) // it is the same each time
-		}
+		utilruntime.Must(add(scheme)) // it is the same each time
 	}
 	return scheme
 }

@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"time"
@@ -42,9 +43,7 @@ func (s *Settings) Default() {
 	configv1alpha1.DefaultText(&s.ExporterNamespace, "partition-numaresources-exporter")
 	configv1alpha1.DefaultText(&s.SchedulerNamespace, "partition-numaresources-scheduler")
 	configv1alpha1.DefaultText(&s.PodResources, "/var/lib/kubelet/pod-resources")
-	if s.KubeletPort == 0 {
-		s.KubeletPort = 10250
-	}
+	s.KubeletPort = cmp.Or(s.KubeletPort, 10250)
 	configv1alpha1.DefaultDuration(&s.Period, time.Minute)
 }
 

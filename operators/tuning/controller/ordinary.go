@@ -121,10 +121,7 @@ func (r *ordinaryReconciler) keepDefault(ctx context.Context, standing *tunedv1.
 	}
 	next := standing.DeepCopy()
 	next.Spec = want.Spec
-	if next.Labels == nil {
-		next.Labels = map[string]string{}
-	}
-	next.Labels[companion.OwnerLabel] = Name
+	metav1.SetMetaDataLabel(&next.ObjectMeta, companion.OwnerLabel, Name)
 	return r.cluster.Update(ctx, next)
 }
 

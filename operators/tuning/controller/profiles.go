@@ -155,15 +155,8 @@ func (r *profilesReconciler) write(ctx context.Context, profile *tunedv1.Profile
 	next := profile.DeepCopy()
 	next.Namespace, next.Name = key.Namespace, key.Name
 	next.Spec = spec
-	next.Labels, next.Annotations = maps.Clone(profile.Labels), maps.Clone(profile.Annotations)
-	if next.Labels == nil {
-		next.Labels = map[string]string{}
-	}
-	if next.Annotations == nil {
-		next.Annotations = map[string]string{}
-	}
-	next.Labels[companion.OwnerLabel] = Name
-	next.Annotations[tuning.TunedAnnotation] = choice.Tuned
+	metav1.SetMetaDataLabel(&next.ObjectMeta, companion.OwnerLabel, Name)
+	metav1.SetMetaDataAnnotation(&next.ObjectMeta, tuning.TunedAnnotation, choice.Tuned)
 	if next.Annotations[tuning.TieAnnotation] = choice.Tie; choice.Tie == "" {
 		delete(next.Annotations, tuning.TieAnnotation)
 	}

@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,14 +83,9 @@ const (
 )
 
 func (d *Daemon) defaults() {
-	for _, field := range []struct {
-		of       *time.Duration
-		standard time.Duration
-	}{{&d.Settle, DefaultSettle}, {&d.ApplyLimit, DefaultApplyLimit}, {&d.UndoLimit, DefaultUndoLimit}} {
-		if *field.of == 0 {
-			*field.of = field.standard
-		}
-	}
+	d.Settle = cmp.Or(d.Settle, DefaultSettle)
+	d.ApplyLimit = cmp.Or(d.ApplyLimit, DefaultApplyLimit)
+	d.UndoLimit = cmp.Or(d.UndoLimit, DefaultUndoLimit)
 	d.files = files{d.EtcDir, d.RunDir}
 	d.stored = "not known"
 }

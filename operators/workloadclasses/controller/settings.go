@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -56,9 +57,7 @@ const (
 // Default implements companion.Settings.
 func (s *Settings) Default() {
 	configv1alpha1.DefaultText(&s.RulesFile, "/etc/partition-controller-rules/rules.yaml")
-	if s.Machines == "" {
-		s.Machines = NoMachines
-	}
+	s.Machines = cmp.Or(s.Machines, NoMachines)
 	configv1alpha1.DefaultText(&s.MachineNamespace, "openshift-machine-api")
 	policy, timing := workloadclasses.DefaultPolicy(), workloadclasses.DefaultTiming()
 	configv1alpha1.DefaultDuration(&s.Period, policy.Period)
@@ -66,9 +65,7 @@ func (s *Settings) Default() {
 	configv1alpha1.DefaultDuration(&s.MinNodeAge, policy.MinNodeAge)
 	configv1alpha1.DefaultDuration(&s.DrainGrace, timing.Grace)
 	configv1alpha1.DefaultDuration(&s.DrainPatience, timing.Patience)
-	if s.SharePercent == 0 {
-		s.SharePercent = policy.SharePercent
-	}
+	s.SharePercent = cmp.Or(s.SharePercent, policy.SharePercent)
 }
 
 // Validate implements companion.Settings.

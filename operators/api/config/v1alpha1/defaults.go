@@ -3,6 +3,7 @@
 package v1alpha1
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,9 +36,7 @@ func SetDefaults(c *ControllerConfiguration) {
 
 	certificates := &c.Certificates
 	DefaultText(&certificates.Directory, "/etc/partition-controller-certificate")
-	if certificates.Source == "" {
-		certificates.Source = CertificatesGenerated
-	}
+	certificates.Source = cmp.Or(certificates.Source, CertificatesGenerated)
 	if certificates.Source == CertificatesGenerated {
 		DefaultText(&certificates.SecretName, "webhook-certificate")
 		DefaultText(&certificates.ServiceName, "partition-webhooks")
@@ -49,14 +48,10 @@ func SetDefaults(c *ControllerConfiguration) {
 
 // DefaultText sets an empty text to its default.
 func DefaultText(value *string, fallback string) {
-	if *value == "" {
-		*value = fallback
-	}
+	*value = cmp.Or(*value, fallback)
 }
 
 // DefaultDuration sets a duration of zero to its default.
 func DefaultDuration(value *metav1.Duration, fallback time.Duration) {
-	if value.Duration == 0 {
-		value.Duration = fallback
-	}
+	value.Duration = cmp.Or(value.Duration, fallback)
 }
