@@ -5,20 +5,19 @@ package controller
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
-	"path"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
 	"workload.openshift.io/operators/api/nodegroup"
 	nodetopologyv1 "workload.openshift.io/operators/api/nodetopology/v1"
 	"workload.openshift.io/operators/numaresources"
@@ -30,6 +29,11 @@ type schedulerReconciler struct{ *reconciler }
 
 // scheduler is the name of the scheduler's objects, of its ServiceAccount, which the manifests make, and of its Lease.
 const scheduler = "topo-aware-scheduler"
+
+// schedulerDeployment is the scheduler's, but for what the NUMAResourcesScheduler and the settings say.
+//
+//go:embed scheduler.yaml
+var schedulerDeployment []byte
 
 // configAnnotation of the scheduler's pods has the hash of its configuration, which it reads only at its start.
 const configAnnotation = "nodetopology.openshift.io/configuration"
@@ -116,7 +120,7 @@ func (r *schedulerReconciler) act(ctx context.Context, owner *nodetopologyv1.NUM
 		}
 		replicas = &number
 	}
-	objects, err := unstructuredOf(r.objects(owner, *replicas)...)
+	objects, err := r.objects(owner, *replicas)
 	if err != nil {
 		return nil, err
 	}
@@ -157,74 +161,25 @@ func (r *schedulerReconciler) schedulerConfiguration(spec *nodetopologyv1.NUMARe
 var verbosity = map[nodetopologyv1.LogLevel]string{nodetopologyv1.LogNormal: "2", nodetopologyv1.LogDebug: "4", nodetopologyv1.LogTrace: "6", nodetopologyv1.LogTraceAll: "8"}
 
 // objects are the scheduler's.
-func (r *schedulerReconciler) objects(owner *nodetopologyv1.NUMAResourcesScheduler, replicas int32) []any {
-	labels := map[string]string{"app": scheduler}
+func (r *schedulerReconciler) objects(owner *nodetopologyv1.NUMAResourcesScheduler, replicas int32) ([]*unstructured.Unstructured, error) {
 	meta := metav1.ObjectMeta{
 		Namespace: r.settings.SchedulerNamespace, Name: scheduler,
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, nodetopologyv1.GroupVersion.WithKind("NUMAResourcesScheduler"))},
 	}
 	text := r.schedulerConfiguration(&owner.Spec).String()
 	config := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta, Data: map[string]string{numaresources.SchedulerConfigKey: text}}
-	const configured, port = "/etc/" + scheduler, "https"
-	args := []string{"--config=" + path.Join(configured, numaresources.SchedulerConfigKey), "-v=" + cmp.Or(verbosity[owner.Spec.LogLevel], "2")}
+	deployment := &appsv1.Deployment{}
+	if err := yaml.UnmarshalStrict(schedulerDeployment, deployment); err != nil {
+		return nil, err
+	}
+	deployment.ObjectMeta = meta
+	deployment.Spec.Replicas = &replicas
+	metav1.SetMetaDataAnnotation(&deployment.Spec.Template.ObjectMeta, configAnnotation, numaresources.ConfigHash(text))
+	container := &deployment.Spec.Template.Spec.Containers[0]
+	container.Image = r.settings.SchedulerImage
+	container.Args = append(container.Args, "-v="+cmp.Or(verbosity[owner.Spec.LogLevel], "2"))
 	if owner.Spec.UnknownNodes == nodetopologyv1.UnknownNodesAllow {
-		args = append(args, "--unknown-nodes=Allow")
+		container.Args = append(container.Args, "--unknown-nodes=Allow")
 	}
-	probe := func(at string) *corev1.Probe {
-		return &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: at, Port: intstr.FromString(port), Scheme: corev1.URISchemeHTTPS}},
-			PeriodSeconds: 10, TimeoutSeconds: 5,
-		}
-	}
-	return []any{config, &appsv1.Deployment{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: meta,
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas,
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Strategy: appsv1.DeploymentStrategy{
-				Type:          appsv1.RollingUpdateDeploymentStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromInt32(0)), MaxSurge: ptr.To(intstr.FromInt32(1))},
-			},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{
-					Labels: map[string]string{"app": scheduler, "app.kubernetes.io/name": numaresources.Name, "app.kubernetes.io/component": "scheduler"},
-					Annotations: map[string]string{
-						configAnnotation: numaresources.ConfigHash(text),
-						"target.workload.openshift.io/management": `{"effect": "PreferredDuringScheduling"}`,
-					},
-				},
-				Spec: corev1.PodSpec{
-					ServiceAccountName: scheduler,
-					PriorityClassName:  "system-cluster-critical",
-					NodeSelector:       map[string]string{corev1.LabelOSStable: "linux"},
-					Tolerations:        []corev1.Toleration{{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},
-					TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{
-						MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: &metav1.LabelSelector{MatchLabels: labels},
-					}},
-					SecurityContext: &corev1.PodSecurityContext{
-						RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](65532), RunAsGroup: ptr.To[int64](65532),
-						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-					},
-					Containers: []corev1.Container{{
-						Name:            scheduler,
-						Image:           r.settings.SchedulerImage,
-						ImagePullPolicy: corev1.PullIfNotPresent,
-						Args:            args,
-						Ports:           []corev1.ContainerPort{{Name: port, ContainerPort: 10259, Protocol: corev1.ProtocolTCP}},
-						Resources: corev1.ResourceRequirements{
-							Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
-							// It holds the cluster's pods and nodes in memory. The limit is for what nobody has foreseen.
-							Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")},
-						},
-						SecurityContext: unprivileged(),
-						ReadinessProbe:  probe("/readyz"),
-						LivenessProbe:   probe("/livez"),
-						VolumeMounts:    []corev1.VolumeMount{{Name: "config", MountPath: configured, ReadOnly: true}},
-					}},
-					Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: scheduler}}}}},
-				},
-			},
-		},
-	}}
+	return unstructuredOf(config, deployment)
 }
