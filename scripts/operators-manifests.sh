@@ -55,21 +55,22 @@ image() {
 
 controller=$(image partition-controller)
 [[ $controller == *@* ]] && version="newName: ${controller%@*}, digest: ${controller#*@}" || version="newName: ${controller%:*}, newTag: ${controller##*:}"
-agent=$(image partition-agent)
-operand=$(image partition-tuned)
-node=$(image partition-node)
-# A build without that image has exporters alone.
-scheduler=$(awk 'index($1, "topo-aware-scheduler:") == 1' "$list")
-[[ -z $scheduler ]] || scheduler="schedulerImage: $(image topo-aware-scheduler)"
+settings=(-e '')
+for name in $(sed -n 's/^  [a-z]*Image: //p' "operators/deploy/$operator/config.yaml"); do
+  if grep --quiet "^$name:" "$list"; then
+    reference=$(image "$name")
+    settings+=(-e "s|Image: $name\$|Image: $reference|")
+  else # only make scheduler makes it
+    settings+=(-e "/Image: $name\$/d")
+  fi
+done
 # What the kubelet of make up has elsewhere than others do.
-places=()
 if [[ -z $registry ]]; then
-  places=(-e "s|^\\( *\\)exporterImage: .*|&\\n\\1podResources: ${admin%/*}/kubelet/pod-resources\\n\\1kubeletCertificate: ${admin%/*}/pki/kubelet/kubelet.crt|")
+  settings+=(-e "s|^\\( *\\)exporterImage: .*|&\\n\\1podResources: ${admin%/*}/kubelet/pod-resources\\n\\1kubeletCertificate: ${admin%/*}/pki/kubelet/kubelet.crt|")
 fi
 to=_output/operators/deploy/$operator
 mkdir -p "$to"
-sed -e "s|agentImage: partition-agent\$|agentImage: $agent|; s|operandImage: partition-tuned\$|operandImage: $operand|; s|exporterImage: partition-node\$|exporterImage: $node|; s|schedulerImage: topo-aware-scheduler\$|$scheduler|" "${places[@]}" \
-  "operators/deploy/$operator/config.yaml" >"$to/config.yaml"
+sed "${settings[@]}" "operators/deploy/$operator/config.yaml" >"$to/config.yaml"
 cat >"$to/kustomization.yaml" <<END
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization

@@ -4,17 +4,18 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 operator=$1
-controller=$3
 hosted=("$2" --kubeconfig="$4")
+clean=("$3" clean --controller="$1" --hosted-kubeconfig="$4")
 
 "${hosted[@]}" delete --ignore-not-found validatingadmissionpolicybindings --selector="app.kubernetes.io/name=$operator"
 for try in {1..10}; do
-  "$controller" clean --controller="$operator" --hosted-kubeconfig="$4" && break
+  "${clean[@]}" && break
   [[ $try != 10 ]] || exit 1
   sleep 2
 done
-if [[ $operator == tuning ]]; then
-  # It undoes what it did while its rights are there.
-  "${hosted[@]}" wait --for=delete --timeout=2m pods --namespace=openshift-cluster-node-tuning-operator --selector=openshift-app=tuned
-fi
+# What runs on nodes undoes what it did while its rights are there, and may write until its end.
+for namespace in $("${hosted[@]}" get namespaces --selector="app.kubernetes.io/name=$operator,app.kubernetes.io/part-of=workload-partitioning" --output='jsonpath={.items[*].metadata.name}'); do
+  "${hosted[@]}" wait --for=delete --timeout=2m pods --namespace="$namespace" --selector="app.kubernetes.io/name=$operator"
+done
+"${clean[@]}"
 "${hosted[@]}" delete --ignore-not-found --kustomize="operators/deploy/$operator/hosted"

@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"testing"
 	"time"
 
@@ -136,6 +136,9 @@ func (i *Installed) As(t testing.TB, token string) client.Client {
 	return c
 }
 
+// imageSetting is the beginning of a line by which make install finds a setting that names an image.
+var imageSetting = regexp.MustCompile(`(?m)^  \w+Image: `)
+
 // WithImage returns a file with the configuration of a companion's manifests and an image of what runs on nodes, which make
 // install would choose.
 func WithImage(t testing.TB, name string) string {
@@ -145,9 +148,7 @@ func WithImage(t testing.TB, name string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "config.yaml")
-	for _, setting := range []string{"agentImage: partition-agent", "exporterImage: partition-node", "schedulerImage: topo-aware-scheduler", "operandImage: partition-tuned"} {
-		text = bytes.ReplaceAll(text, []byte(setting), []byte(strings.Replace(setting, ": ", ": registry.example.com/", 1)))
-	}
+	text = imageSetting.ReplaceAll(text, []byte("${0}registry.example.com/"))
 	// What is a volume in a pod is the directory of the manifests here.
 	text = bytes.ReplaceAll(text, []byte("/etc/partition-controller-rules"), []byte(Base(name)))
 	if err := os.WriteFile(path, text, 0o600); err != nil {
