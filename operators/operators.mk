@@ -3,23 +3,29 @@
 MODULES += operators operators/api operators/test/machines operators/test/clusterapi
 # These two import the controllers of OpenShift's machines and of Cluster API.
 LONG_TO_COMPILE += operators/test/machines operators/test/clusterapi
-CONTROLLER := $(OUT)/bin/partition-controller
+# OPERATOR is a companion. One that no user gets, such as that of the tests, has its programs and manifests with it.
+OPERATOR  ?=
+OWN       := $(wildcard operators/internal/$(OPERATOR)/deploy)
+MANIFESTS := $(or $(OWN),operators/deploy/$(OPERATOR))
+PROGRAMS  := $(OUT)/$(if $(OWN),operators/$(OPERATOR)/)bin
+MADE      := $(OUT)/operators/$(if $(OWN),$(OPERATOR)/)images
+CONTROLLER := $(PROGRAMS)/partition-controller
+# REGISTRY is where nodes find images.
+REGISTRY ?=
 KUBECTL ?= $(BIN)/kubectl
 # CONTROL_PLANE tells tests which binaries to start.
 CONTROL_PLANE = TEST_ASSET_KUBE_APISERVER="$(CURDIR)/$(BIN)/kube-apiserver" TEST_ASSET_ETCD="$(CURDIR)/$(TOOLS)/etcd" TEST_ASSET_KUBECTL="$(CURDIR)/$(BIN)/kubectl" $(if $(SHORT),,TEST_ASSET_MACHINES="$(CURDIR)/$(OUT)/bin/test-machines" TEST_ASSET_CLUSTER_API="$(CURDIR)/$(OUT)/bin/test-clusterapi")
-# OPERATOR is a companion.
-OPERATOR ?=
 
 ##@ Companions
 
 .PHONY: operators
 operators: packages ## Build the companions' programs, partition-controller, partition-agent and partition-node
 	@echo "building the companions" >&2
-	@cd operators && $(ALIKE) go build -buildvcs=false -ldflags='-s -w' -o "$(CURDIR)/$(OUT)/bin/" ./cmd/...
+	@cd operators && $(ALIKE) go build -buildvcs=false -ldflags='-s -w' -o "$(CURDIR)/$(PROGRAMS)/" ./$(if $(OWN),internal/$(OPERATOR)/)cmd/...
 
 .PHONY: operators-images
 operators-images: operators $(IMAGES) ## Make images of these programs, for this host's platform alone
-	scripts/operators-images.sh
+	scripts/operators-images.sh $(PROGRAMS) $(MADE) $(if $(OWN),,partition-tuned)
 
 .PHONY: generate
 generate: packages ## Write the companions' CRDs, roles and deepcopy functions from their types and markers
@@ -135,8 +141,8 @@ down: undo-tuning
 # KUBEVIRT_GATE=1 also switches on the feature gate CPUManager of KubeVirt.
 KUBEVIRT_GATE ?=
 .PHONY: install
-install: companion operators $(IMAGES) $(KUBECTL) ## Install a companion, OPERATOR=cpupolicy, on the current cluster of kubectl
-	scripts/operators-manifests.sh "$(OPERATOR)" "$(KUBECTL)" "$(REGISTRY)" $(RELEASE)
+install: companion $(if $(REGISTRY),,operators-images) $(KUBECTL) ## Install a companion, OPERATOR=cpupolicy, on the current cluster of kubectl
+	scripts/operators-manifests.sh "$(OPERATOR)" $(MANIFESTS) $(if $(REGISTRY),$(OUT)/$(RELEASE)/images,$(MADE)) "$(KUBECTL)" "$(REGISTRY)"
 	$(KUBECTL) apply --server-side --force-conflicts -k $(OUT)/operators/deploy/$(OPERATOR)
 	@nodes=$$($(KUBECTL) get nodes --output=name | wc -l); \
 	control_planes=$$($(KUBECTL) get nodes --selector=node-role.kubernetes.io/control-plane --output=name | wc -l); \
@@ -154,19 +160,19 @@ HOSTED_KUBECONFIG ?=
 .PHONY: uninstall
 uninstall: companion operators $(KUBECTL) ## Remove a companion, OPERATOR=cpupolicy, and what it has left on nodes
 	@mkdir -p $(OUT)/operators/remove/$(OPERATOR)
-	@foreign=$$(scripts/operators-foreign.sh "$(OPERATOR)" "$(KUBECTL)"); \
-	  printf 'resources: [../../../../operators/deploy/$(OPERATOR)]\n%s\n' "$${foreign:+patches:$$'\n'$$foreign}" >$(OUT)/operators/remove/$(OPERATOR)/kustomization.yaml
+	@foreign=$$(scripts/operators-foreign.sh $(MANIFESTS) "$(KUBECTL)"); \
+	  printf 'resources: [../../../../$(MANIFESTS)]\n%s\n' "$${foreign:+patches:$$'\n'$$foreign}" >$(OUT)/operators/remove/$(OPERATOR)/kustomization.yaml
 	$(KUBECTL) delete --ignore-not-found -k $(OUT)/operators/remove/$(OPERATOR)
-	@if grep --quiet '^hostedConnection:' operators/deploy/$(OPERATOR)/config.yaml; then \
+	@if grep --quiet '^hostedConnection:' $(MANIFESTS)/config.yaml; then \
 	  [[ -n "$(HOSTED_KUBECONFIG)" ]] || { echo "make uninstall: $(OPERATOR) has also worked in a hosted cluster: make uninstall OPERATOR=$(OPERATOR) HOSTED_KUBECONFIG=..." >&2; exit 1; }; \
-	  scripts/operators-uninstall-hosted.sh "$(OPERATOR)" "$(KUBECTL)" "$(CONTROLLER)" "$(HOSTED_KUBECONFIG)"; \
+	  scripts/operators-uninstall-hosted.sh "$(OPERATOR)" $(MANIFESTS) "$(KUBECTL)" "$(CONTROLLER)" "$(HOSTED_KUBECONFIG)"; \
 	else \
 	  $(CONTROLLER) clean --controller=$(OPERATOR); \
 	fi
 
 .PHONY: companion
 companion:
-	@[[ -n "$(OPERATOR)" && -e operators/deploy/$(OPERATOR)/kustomization.yaml ]] || { echo "make OPERATOR=cpupolicy ...: there is no companion \"$(OPERATOR)\" in operators/deploy" >&2; exit 1; }
+	@[[ -n "$(OPERATOR)" && -e $(MANIFESTS)/kustomization.yaml ]] || { echo "make OPERATOR=cpupolicy ...: there is no companion \"$(OPERATOR)\" in operators/deploy" >&2; exit 1; }
 
 $(BIN)/kubectl:
 	@$(MAKE) --no-print-directory build

@@ -32,11 +32,17 @@ move() {
   mv "$here.rest" "$here"
 }
 
+# rights COMPANION PACKAGES MANIFESTS writes roles: what a companion's own packages need, and what the manager does.
+rights() {
+  generate "rbac:roleName=$1" "paths={./cmd/partition-controller/app,./$2/...}" "output:rbac:dir=$out/$3/rbac"
+  move "$out/$3/rbac/role.yaml" "$1-hosted" "$out/$3/hosted/role.yaml"
+  move "$out/$3/rbac/role.yaml" "$1-ordinary" "$out/$3-ordinary/cluster/role.yaml"
+}
+
 for package in api/*/v[0-9]*; do
   mkdir -p "$out/$package"
   (cd api && generate object:headerFile=../../build/spdx.go.txt "paths=./${package#api/}" "output:object:dir=$out/$package")
 done
-# A companion's role has what its own packages need, and what the manager does.
 for companion in deploy/*/kustomization.yaml; do
   companion=$(basename "$(dirname "$companion")")
   # Where the kinds of a companion have a group of their own name, its directory has that.
@@ -49,15 +55,10 @@ for companion in deploy/*/kustomization.yaml; do
     generate crd paths=github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2 "output:crd:dir=$out/deploy/$companion/crd"
   fi
   if [[ -d $companion/controller ]]; then
-    generate "rbac:roleName=$companion" "paths={./cmd/partition-controller/app,./$companion/...}" "output:rbac:dir=$out/deploy/$companion/rbac"
-    move "$out/deploy/$companion/rbac/role.yaml" "$companion-hosted" "$out/deploy/$companion/hosted/role.yaml"
-    move "$out/deploy/$companion/rbac/role.yaml" "$companion-ordinary" "$out/deploy/$companion-ordinary/cluster/role.yaml"
+    rights "$companion" "$companion" "deploy/$companion"
   fi
 done
-# That of the tests has all of it in one directory.
-example=$out/internal/example/testdata/example
-generate rbac:roleName=example "paths={./cmd/partition-controller/app,./internal/example/...}" "output:rbac:dir=$example/rbac"
-move "$example/rbac/role.yaml" example-hosted "$example/hosted/role.yaml"
+rights example internal/example internal/example/deploy
 
 if [[ -n $check ]]; then
   {

@@ -50,7 +50,7 @@ scripts/generate.sh --check
 echo "lint of manifests" >&2
 lint=("${alike[@]}" go run -C cmd/kubectl-partition . lint --require management)
 # docs/user/examples/my-operator has the mistakes that docs/user/annotate.md corrects.
-"${lint[@]}" "$root"/docs/user/examples/*.yaml "$root"/{cmd/kubectl-partition,operators}/deploy
+"${lint[@]}" "$root"/docs/user/examples/*.yaml "$root"/{cmd/kubectl-partition,operators,operators/internal/example}/deploy
 "${lint[@]}" "$root/cluster/cmd/sample" --namespace-selector kubernetes.io/metadata.name=sample-management
 echo "lint of documentation and imports" >&2
 "${alike[@]}" go test -count=1 ./scripts/lint

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Write the manifests of a companion into _output/operators/deploy/COMPANION, with images that the
-# nodes of kubectl's current cluster can have. The node of make up gets them of
-# _output/operators/images. Elsewhere they come from a registry, where make push has put those of a
-# release.
+# operators-manifests.sh COMPANION MANIFESTS IMAGES KUBECTL REGISTRY writes the manifests of a companion, which are in a directory,
+# into _output/operators/deploy/COMPANION, with images that the nodes of kubectl's current cluster can have. The node of make up
+# gets those in the directory IMAGES. Elsewhere they come from a registry, where make push has put them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 operator=$1
-kubectl=$2
-registry=$3
-release=$4
+manifests=$2
+list=$3/images.txt
+kubectl=$4
+registry=$5
 
 # Where cluster/host has the cluster of make up.
 admin=/var/lib/workload-partitioning/admin.kubeconfig
@@ -25,17 +25,14 @@ fail() {
 
 if [[ -n $registry ]]; then
   prefix=${registry%/}
-  list=_output/$release/images/images.txt
-  [[ -e $list ]] || fail "there is no $list, which says what is in $registry: make images RELEASE=$release, and make push REGISTRY=$registry"
+  [[ -e $list ]] || fail "there is no $list, which says what is in $registry: make images, and make push REGISTRY=$registry"
 else
   current=$(server)
   if [[ ! -S $socket || $current != "$(server --kubeconfig="$admin")" ]]; then
     fail "the nodes of $current take images from a registry: make images, make push REGISTRY=registry.example.com/path, and then make install OPERATOR=$operator REGISTRY=registry.example.com/path"
   fi
-  scripts/operators-images.sh
   prefix=workload.openshift.io
-  list=_output/operators/images/images.txt
-  for archive in _output/operators/images/archives/*.tar; do
+  for archive in "${list%/*}"/archives/*.tar; do
     _output/tools/ctr --address "$socket" --namespace k8s.io images import "$archive" >&2
   done
 fi
@@ -56,7 +53,7 @@ image() {
 controller=$(image partition-controller)
 [[ $controller == *@* ]] && version="newName: ${controller%@*}, digest: ${controller#*@}" || version="newName: ${controller%:*}, newTag: ${controller##*:}"
 settings=(-e '')
-for name in $(sed -n 's/^  [a-z]*Image: //p' "operators/deploy/$operator/config.yaml"); do
+for name in $(sed -n 's/^  [a-z]*Image: //p' "$manifests/config.yaml"); do
   if grep --quiet "^$name:" "$list"; then
     reference=$(image "$name")
     settings+=(-e "s|Image: $name\$|Image: $reference|")
@@ -70,17 +67,17 @@ if [[ -z $registry ]]; then
 fi
 to=_output/operators/deploy/$operator
 mkdir -p "$to"
-sed "${settings[@]}" "operators/deploy/$operator/config.yaml" >"$to/config.yaml"
+sed "${settings[@]}" "$manifests/config.yaml" >"$to/config.yaml"
 cat >"$to/kustomization.yaml" <<END
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
-resources: [../../../../operators/deploy/$operator]
+resources: [../../../../$manifests]
 images:
 - {name: registry.invalid/partition-controller, $version}
 configMapGenerator:
 - {name: configuration, namespace: partition-$operator, behavior: replace, files: [config.yaml]}
 END
-patches=$(scripts/operators-foreign.sh "$operator" "$kubectl")
+patches=$(scripts/operators-foreign.sh "$manifests" "$kubectl")
 # Where there is one node, a companion that has cordoned it must come back all the same: to be upgraded, or after its pod has gone.
 # Elsewhere it would come back to a node that somebody drains.
 if [[ $("$kubectl" get nodes --output=name | wc -l) == 1 ]]; then

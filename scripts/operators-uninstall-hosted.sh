@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# operators-uninstall-hosted.sh COMPANION KUBECTL CONTROLLER KUBECONFIG removes what a companion has in a hosted cluster, and what it
-# has left in that of kubectl.
+# operators-uninstall-hosted.sh COMPANION MANIFESTS KUBECTL CONTROLLER KUBECONFIG removes what a companion has in a hosted cluster,
+# and what it has left in that of kubectl.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 operator=$1
-hosted=("$2" --kubeconfig="$4")
-clean=("$3" clean --controller="$1" --hosted-kubeconfig="$4")
+manifests=$2
+hosted=("$3" --kubeconfig="$5")
+clean=("$4" clean --controller="$1" --hosted-kubeconfig="$5")
 
 "${hosted[@]}" delete --ignore-not-found validatingadmissionpolicybindings --selector="app.kubernetes.io/name=$operator"
 for try in {1..10}; do
@@ -18,4 +19,4 @@ for namespace in $("${hosted[@]}" get namespaces --selector="app.kubernetes.io/n
   "${hosted[@]}" wait --for=delete --timeout=2m pods --namespace="$namespace" --selector="app.kubernetes.io/name=$operator"
 done
 "${clean[@]}"
-"${hosted[@]}" delete --ignore-not-found --kustomize="operators/deploy/$operator/hosted"
+"${hosted[@]}" delete --ignore-not-found --kustomize="$manifests/hosted"

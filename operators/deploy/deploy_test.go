@@ -175,8 +175,11 @@ func TestPodsOfControllersAreModest(t *testing.T) {
 	if err != nil || len(directories) == 0 {
 		t.Fatalf("%d directories: %v", len(directories), err)
 	}
+	names := []string{"example"}
 	for _, directory := range directories {
-		name := filepath.Base(filepath.Dir(directory))
+		names = append(names, filepath.Base(filepath.Dir(directory)))
+	}
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			// cert-manager's own kinds are not here.
 			i := companiontest.Install(t, strings.TrimSuffix(name, "-cert-manager"))
@@ -219,7 +222,7 @@ func TestForeignDefinitionsStay(t *testing.T) {
 	c.Kubectl(t, "label", "customresourcedefinition", "nodepools.hypershift.openshift.io", "app.kubernetes.io/part-of=hypershift", "--overwrite")
 	foreign := func() string {
 		t.Helper()
-		command := exec.Command(filepath.Join(testenv.Module(), "..", "scripts", "operators-foreign.sh"), "nodepool", testenv.Kubectl(t))
+		command := exec.Command(filepath.Join(testenv.Module(), "..", "scripts", "operators-foreign.sh"), companiontest.Base("nodepool"), testenv.Kubectl(t))
 		command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
 		output, err := command.Output()
 		if err != nil {

@@ -33,6 +33,16 @@ type lifecycle struct {
 	begin func(*admin) (end func())
 	// hosted means that the companion also works in a hosted cluster. Here that is the same one.
 	hosted bool
+	// internal means that no user gets the companion, so no version has it: the version before is this one, built differently.
+	internal bool
+}
+
+// manifests is the directory of the companion's, in a checkout.
+func (l lifecycle) manifests(checkout string) string {
+	if l.internal {
+		return filepath.Join(checkout, "operators/internal", l.companion, "deploy")
+	}
+	return filepath.Join(checkout, "operators/deploy", l.companion)
 }
 
 // An administrator installs each companion with make, brings another version in the middle of its work, and removes it.
@@ -58,6 +68,7 @@ func TestAnAdministratorInstallsUpgradesAndRemovesEachCompanion(t *testing.T) {
 		{companion: "nodepool", before: managementSide, begin: aPoolIsCopied},
 		{companion: "hostedconfig", before: managementSide, begin: aKubeletConfigIsCopied, hosted: true},
 		{companion: "tuning", before: managementSide, begin: aPoolIsTuned, hosted: true},
+		{companion: "example", begin: aNodeIsTold, hosted: true, internal: true},
 	} {
 		t.Run(of.companion, func(t *testing.T) {
 			a := &admin{T: t, Node: node, of: of, namespace: "partition-" + of.companion}
@@ -70,7 +81,11 @@ func TestAnAdministratorInstallsUpgradesAndRemovesEachCompanion(t *testing.T) {
 				of.before(a)
 			}
 			was := a.everything()
-			a.install(*previous)
+			if of.internal {
+				a.install(*checkout, "GOFLAGS=-tags=before") // which the programs record
+			} else {
+				a.install(*previous)
+			}
 			first := a.image()
 			end := of.begin(a)
 			a.install(*checkout)
@@ -152,14 +167,14 @@ func (a *admin) make(dir, target string, variables ...string) {
 }
 
 // install has make install a version of the companion.
-func (a *admin) install(dir string) {
+func (a *admin) install(dir string, variables ...string) {
 	a.Helper()
 	if a.of.hosted {
-		a.kubectl("apply", "--server-side", "--force-conflicts", "--kustomize="+filepath.Join(dir, "operators/deploy", a.of.companion, "hosted"))
+		a.kubectl("apply", "--server-side", "--force-conflicts", "--kustomize="+filepath.Join(a.of.manifests(dir), "hosted"))
 		a.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + a.namespace + "}\n")
 		a.apply(a.kubectl("create", "secret", "generic", "hosted-kubeconfig", "--namespace="+a.namespace, "--from-file=kubeconfig="+a.identity(), "--dry-run=client", "--output=yaml"))
 	}
-	a.make(dir, "install")
+	a.make(dir, "install", variables...)
 }
 
 // identity returns a kubeconfig of the companion's identity in the hosted cluster, for a pod.
@@ -502,5 +517,41 @@ func aPoolIsTuned(a *admin) (end func()) {
 		tunes("the node is tuned by this version")
 		a.withoutSource("tuned-pool-a")
 		a.kubectl("label", "node", a.Name, "hypershift.openshift.io/nodePool-")
+	}
+}
+
+// aNodeIsTold has a daemon of the version before tell the node what has been copied in two hops. This one replaces the daemon, and
+// brings a change; what the node was told goes with the companion.
+func aNodeIsTold(a *admin) (end func()) {
+	const namespace, annotation = "partition-example-node", "example.workload.openshift.io/data"
+	source := func(value string) {
+		a.Helper()
+		a.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: " + a.namespace + ", labels: {example.workload.openshift.io/copied: \"true\"}}\ndata: {burst: \"" + value + "\"}\n")
+	}
+	image := func() string {
+		return a.kubectl("get", "pods", "--namespace="+namespace, "--field-selector=spec.nodeName="+a.Name, "--output=jsonpath={.items[*].spec.containers[*].image}")
+	}
+	told := func(value, not string) {
+		a.Helper()
+		a.WaitFor(a.T, a.Limit, "the node is told", func() error {
+			sets := a.kubectl("get", "daemonsets", "--namespace="+namespace, "--output=jsonpath={range .items[*]}{.status.numberReady}/{.status.updatedNumberScheduled}/{.status.desiredNumberScheduled}{end}")
+			if got, pods := a.Object(a.T).Annotations[annotation], image(); got != `{"settings":{"burst":"`+value+`"}}` || sets != "1/1/1" || pods == not || strings.Contains(pods, " ") {
+				return fmt.Errorf("its annotation is %q, the DaemonSet is %q, and its pods have the images %q", got, sets, pods)
+			}
+			return nil
+		})
+	}
+	copies := func() string {
+		return a.kubectl("get", "configmaps", "--all-namespaces", "--selector=workload.openshift.io/companion=example", "--output=jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.metadata.uid}{\"\\n\"}{end}")
+	}
+	source("11")
+	told("11", "")
+	before, made := image(), copies()
+	source("12") // the version before may be stopped in the middle of this
+	return func() {
+		told("12", before)
+		if now := copies(); now != made || strings.Count(made, "\n") != 2 {
+			a.Errorf("the copies were\n%sand are\n%s", made, now)
+		}
 	}
 }

@@ -52,9 +52,9 @@ func Main(m *testing.M, c companion.Companion) {
 	}}, add...)
 }
 
-// Base is the directory with a companion's manifests: that of the module, unless the package of the test has them in testdata.
+// Base is the directory with a companion's manifests. One that no user gets has them with it.
 func Base(name string) string {
-	own := filepath.Join("testdata", name)
+	own := filepath.Join(testenv.Module(), "internal", name, "deploy")
 	if _, err := os.Stat(own); err == nil {
 		return own
 	}
