@@ -12,10 +12,10 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 )
 
-// PluginFindings are those of the series of the plugin's module. Its patches fit the module to another Kubernetes, so what a hook
+// PluginFindings are those of the series of the plugin's module for a release, or if that is empty, of the common one. Its patches fit the module to another Kubernetes, so what a hook
 // may be says nothing of them: they change Go source that is neither a test nor generated, and keep to their own budget.
-func PluginFindings(c project.Checkout) ([]Finding, error) {
-	patches, err := series.ReadPlugin(c)
+func PluginFindings(c project.Checkout, release string) ([]Finding, error) {
+	patches, err := series.ReadPlugin(c, release)
 	if err != nil {
 		return nil, err
 	}

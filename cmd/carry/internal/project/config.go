@@ -65,7 +65,8 @@ var (
 
 // PluginModule is a module of upstream that has a series of its own. It is materialised in PluginDir; only what is below
 // PluginKept is, without PluginLeftOut, since the rest has dependencies that nothing here needs. PluginPins has its version, and PluginPatches
-// its series and budget. Of its package test/util, which imports all of the rest, PluginFake has what the kept tests use.
+// its series and budget; in both, the directory of a minor version of Kubernetes comes first. Of its package test/util, which imports all of
+// the rest, PluginFake has what the kept tests use.
 const PluginModule = "sigs.k8s.io/scheduler-plugins"
 
 // See PluginModule.

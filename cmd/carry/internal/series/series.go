@@ -26,11 +26,21 @@ func Dirs(release string) []string {
 // Read reads the patches that apply to a release in the order of
 // patches/series.
 func Read(c project.Checkout, release string) ([]patch.Patch, error) {
-	names, err := Order(c)
+	return readIn(c, project.SeriesFile, Dirs(release))
+}
+
+// ReadPlugin reads the series of the plugin's module for a release, or if that is empty, the common one.
+func ReadPlugin(c project.Checkout, release string) ([]patch.Patch, error) {
+	return readIn(c, filepath.Join(project.PluginPatches, "series"), []string{filepath.Join(project.PluginPatches, project.Minor(release)), project.PluginPatches})
+}
+
+// readIn reads the patches that a file lists, each from the first of the directories that has it.
+func readIn(c project.Checkout, list string, dirs []string) ([]patch.Patch, error) {
+	names, err := orderOf(c, list)
 	if err != nil {
 		return nil, err
 	}
-	dropped, err := Dropped(c, release)
+	dropped, err := droppedIn(c, dirs)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +49,7 @@ func Read(c project.Checkout, release string) ([]patch.Patch, error) {
 		if dropped[name] {
 			continue
 		}
-		path, data, err := File(c, release, name)
+		path, data, err := fileIn(c, dirs, name)
 		if err != nil {
 			return nil, err
 		}
@@ -54,8 +64,12 @@ func Read(c project.Checkout, release string) ([]patch.Patch, error) {
 
 // Dropped returns the names of the patches that a release does not need.
 func Dropped(c project.Checkout, release string) (map[string]bool, error) {
+	return droppedIn(c, Dirs(release))
+}
+
+func droppedIn(c project.Checkout, dirs []string) (map[string]bool, error) {
 	dropped := map[string]bool{}
-	for _, dir := range Dirs(release) {
+	for _, dir := range dirs {
 		lines, err := Ledger(c, filepath.Join(dir, project.DroppedName))
 		if err != nil {
 			return nil, err
@@ -85,7 +99,7 @@ func fileIn(c project.Checkout, dirs []string, name string) (path string, data [
 		}
 	}
 	if err != nil {
-		err = fmt.Errorf("patches/series lists %s: %w", name, err)
+		err = fmt.Errorf("%s/series lists %s: %w", dirs[len(dirs)-1], name, err)
 	}
 	return path, data, err
 }
@@ -139,18 +153,6 @@ func orderOf(c project.Checkout, path string) ([]string, error) {
 	return names, err
 }
 
-// ReadPlugin reads the series of the plugin's module, in its order.
-func ReadPlugin(c project.Checkout) ([]patch.Patch, error) {
-	names, err := orderOf(c, filepath.Join(project.PluginPatches, "series"))
-	if err != nil {
-		return nil, err
-	}
-	for i := range names {
-		names[i] = filepath.Join(project.PluginPatches, names[i])
-	}
-	return parse(c, names)
-}
-
 // Files lists the patch files, common and overrides, relative to the project.
 func Files(c project.Checkout) ([]string, error) {
 	var files []string
@@ -176,11 +178,6 @@ func All(c project.Checkout) ([]patch.Patch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parse(c, files)
-}
-
-// parse reads these patch files.
-func parse(c project.Checkout, files []string) ([]patch.Patch, error) {
 	var patches []patch.Patch
 	for _, path := range files {
 		data, err := os.ReadFile(c.Path(path))

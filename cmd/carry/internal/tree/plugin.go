@@ -21,11 +21,32 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 )
 
-// Plugin is the git repository of the plugin's module, project.PluginDir: upstream's files, and a commit for each patch. It is
+// Plugin is the git repository of the plugin's module: upstream's files, and a commit for each patch. It is
 // small, so it is made again whenever anything that it is made of has changed.
-type Plugin struct{ Project project.Checkout }
+type Plugin struct {
+	Project project.Checkout
+	// Release has one of its own, in the directory of what is made for it. If it is empty, the repository is project.PluginDir.
+	Release string
+}
 
-func (p Plugin) dir() string { return p.Project.Path(project.PluginDir) }
+// shown is the repository's directory, relative to the checkout.
+func (p Plugin) shown() string {
+	if p.Release == "" {
+		return project.PluginDir
+	}
+	return filepath.Join(project.OutputDir, p.Release, filepath.Base(project.PluginDir))
+}
+
+func (p Plugin) dir() string { return p.Project.Path(p.shown()) }
+
+// pinned is the directory that pins the module: that of the release's minor version, if there is one.
+func (p Plugin) pinned() string {
+	own := filepath.Join(project.PluginPins, project.Minor(p.Release))
+	if _, err := os.Stat(p.Project.Path(own)); err != nil {
+		return project.PluginPins
+	}
+	return own
+}
 
 func (p Plugin) git() git.Repo { return git.Repo{Dir: p.dir()} }
 
@@ -37,11 +58,11 @@ const (
 
 // Update makes the repository as the series has it. An error names work in it that the series does not have.
 func (p Plugin) Update(ctx context.Context) error {
-	patches, err := series.ReadPlugin(p.Project)
+	patches, err := series.ReadPlugin(p.Project, p.Release)
 	if err != nil {
 		return err
 	}
-	want, err := pins.ReadDir(p.Project, project.PluginPins)
+	want, err := pins.ReadDir(p.Project, p.pinned())
 	if err != nil {
 		return err
 	}
@@ -66,7 +87,7 @@ func (p Plugin) Update(ctx context.Context) error {
 			return err
 		}
 	} else if entries, err := os.ReadDir(p.dir()); err == nil && len(entries) > 0 {
-		return fmt.Errorf("%s was not made by carry; move it away", project.PluginDir)
+		return fmt.Errorf("%s was not made by carry; move it away", p.shown())
 	}
 	if err := os.MkdirAll(filepath.Dir(p.dir()), 0o755); err != nil {
 		return err
@@ -102,7 +123,7 @@ func (p Plugin) fake() (map[string][]byte, error) {
 
 // build makes the repository in a directory.
 func (p Plugin) build(ctx context.Context, dir string, want pins.Pins, fake map[string][]byte, patches []patch.Patch) error {
-	modules, err := pins.DownloadDir(p.Project, project.PluginPins, want)
+	modules, err := pins.DownloadDir(p.Project, p.pinned(), want)
 	if err != nil {
 		return err
 	}
@@ -145,7 +166,7 @@ func (p Plugin) build(ctx context.Context, dir string, want pins.Pins, fake map[
 	}
 	for _, patch := range patches {
 		if _, err := g.Input(ctx, string(patch.Data), "apply", "--index", "--whitespace=nowarn", "-"); err != nil {
-			return fmt.Errorf("%s does not apply to %s %s: %w; change the patch, or the version in %s", patch.Path, project.PluginModule, module.Version, err, project.PluginPins)
+			return fmt.Errorf("%s does not apply to %s %s: %w; change the patch, or the version in %s", patch.Path, project.PluginModule, module.Version, err, p.pinned())
 		}
 		if id, err = commitIndex(ctx, g, git.Commit{Parent: id, Message: patch.Message + "\n" + fileTrailer + patch.Name + "\n", Authored: project.PatchDate, Committed: released}); err != nil {
 			return err
@@ -176,20 +197,23 @@ func (p Plugin) unchanged(ctx context.Context) error {
 		return err
 	}
 	if dirty != "" {
-		return fmt.Errorf("%s has uncommitted work (%s); commit it and run carry plugin --export, or drop it with git reset --hard", project.PluginDir, git.FirstLine(dirty))
+		return fmt.Errorf("%s has uncommitted work (%s); commit it in %s and run carry plugin --export, or drop it with git reset --hard", p.shown(), git.FirstLine(dirty), project.PluginDir)
 	}
 	refs, err := g.Run(ctx, "rev-parse", "HEAD", madeRef)
 	if err != nil {
 		return err
 	}
 	if head, made, _ := strings.Cut(refs, "\n"); head != made {
-		return fmt.Errorf("%s has commits that %s lacks; keep them with carry plugin --export, or drop them with git reset --keep %.12s", project.PluginDir, project.PluginPatches, made)
+		return fmt.Errorf("%s has commits that %s lacks; keep them in %s with carry plugin --export, or drop them with git reset --keep %.12s", p.shown(), project.PluginPatches, project.PluginDir, made)
 	}
 	return nil
 }
 
-// Export writes the repository's commits to the series, with the comments at its top, and makes the repository again.
+// Export writes the repository's commits to the common series, with the comments at its top, and makes the repository again.
 func (p Plugin) Export(ctx context.Context) error {
+	if p.Release != "" {
+		return fmt.Errorf("only %s can be exported: it has what the releases share", project.PluginDir)
+	}
 	g := p.git()
 	dirty, err := g.Run(ctx, "status", "--porcelain", "--untracked-files=all")
 	if err != nil {

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/lint"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
@@ -70,20 +72,53 @@ func TestPluginKeepsWorkThatTheSeriesLacks(t *testing.T) {
 	if data := readAll(t, c.Path(project.PluginPatches))["util-add-a-line.patch"]; !strings.Contains(data, "+// A line.") {
 		t.Errorf("the commit's patch is %q", data)
 	}
-	findings, err := lint.PluginFindings(c)
+	findings, err := lint.PluginFindings(c, "")
 	if err != nil || len(findings) == 0 || !strings.Contains(findings[0].String(), "budget") {
 		t.Errorf("one patch more than the budget has: %v, %v", findings, err)
 	}
 }
 
+func TestPluginOfAMinorVersionHasItsOwnModuleAndSeries(t *testing.T) {
+	c := pluginCheckout(t)
+	patches, err := series.ReadPlugin(c, "")
+	if err != nil || len(patches) < 2 {
+		t.Fatalf("patches %v, %v", patches, err)
+	}
+	for path, data := range map[string]string{
+		filepath.Join(project.PluginPatches, "v1.99", project.DroppedName): patches[0].Name + " it is not needed there\n",
+		filepath.Join(project.PluginPatches, "v1.99", patches[1].Name):     strings.ReplaceAll(string(patches[1].Data), "NewCache", "OtherCache"),
+		filepath.Join(project.PluginPins, "v1.99", "go.sum"):               readAll(t, c.Path(project.PluginPins))["go.sum"],
+		filepath.Join(project.PluginPins, "v1.99", "go.mod"):               strings.Replace(readAll(t, c.Path(project.PluginPins))["go.mod"], "go 1.24.0", "go 1.21.0", 1),
+	} {
+		if err := disk.Write(c.Path(path), []byte(data)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plugin := tree.Plugin{Project: c, Release: "v1.99.1"}
+	if err := plugin.Update(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dir := c.Path(project.OutputDir, "v1.99.1", "scheduler-plugins")
+	if subjects, err := (git.Repo{Dir: dir}).Run(t.Context(), "log", "--format=%s"); err != nil || strings.Count(subjects, "\n") != len(patches)-1 {
+		t.Errorf("the commits are %q, %v", subjects, err)
+	}
+	helpers := readAll(t, filepath.Join(dir, "pkg", "noderesourcetopology"))["pluginhelpers.go"]
+	if !strings.Contains(helpers, "var OtherCache") || !strings.Contains(readAll(t, dir)["go.mod"], "go 1.21.0") {
+		t.Errorf("it is not of its own patch and module:\n%s", helpers)
+	}
+	if err := plugin.Export(t.Context()); err == nil || !strings.Contains(err.Error(), project.PluginDir) {
+		t.Errorf("Export: %v", err)
+	}
+}
+
 func TestPluginNamesAPatchThatDoesNotApply(t *testing.T) {
 	c := pluginCheckout(t)
-	series, err := filepath.Glob(c.Path(project.PluginPatches, "*.patch"))
-	if err != nil || len(series) == 0 {
-		t.Fatalf("patches %q, %v", series, err)
+	files, err := filepath.Glob(c.Path(project.PluginPatches, "*.patch"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("patches %q, %v", files, err)
 	}
-	edit(t, series[0], " func initNodeTopologyInformer", " func initOther")
-	if err := (tree.Plugin{Project: c}).Update(t.Context()); err == nil || !strings.Contains(err.Error(), filepath.Base(series[0])) {
+	edit(t, files[0], " func initNodeTopologyInformer", " func initOther")
+	if err := (tree.Plugin{Project: c}).Update(t.Context()); err == nil || !strings.Contains(err.Error(), filepath.Base(files[0])) {
 		t.Errorf("Update: %v", err)
 	}
 	if _, err := os.Stat(c.Path(project.PluginDir)); !os.IsNotExist(err) {
@@ -96,6 +131,9 @@ func readAll(t *testing.T, dir string) map[string]string {
 	files := map[string]string{}
 	entries, err := os.ReadDir(dir)
 	for _, entry := range entries {
+		if entry.IsDir() {
+			continue // a minor version's
+		}
 		var data []byte
 		if data, err = os.ReadFile(filepath.Join(dir, entry.Name())); err == nil {
 			files[entry.Name()] = string(data)
