@@ -25,13 +25,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	"k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"sigs.k8s.io/scheduler-plugins/pkg/noderesourcetopology"
 	nrtcache "sigs.k8s.io/scheduler-plugins/pkg/noderesourcetopology/cache"
 
 	"workload.openshift.io/operators/numaresources"
 	"workload.openshift.io/operators/numaresources/alignment"
+	"workload.openshift.io/scheduler/internal/framework"
 	"workload.openshift.io/scheduler/ledger"
 )
 
@@ -134,7 +134,7 @@ func (s *shared) follow(ctx context.Context, handle framework.Handle) error {
 		return err
 	}
 	factory.Start(ctx.Done())
-	go s.waiting.run(ctx, handle)
+	go s.waiting.run(ctx, handle.Activate)
 	s.synced = []cache.InformerSynced{reports.HasSynced, pods.HasSynced}
 	return nil
 }
@@ -162,24 +162,24 @@ func ask(state framework.CycleState) (*ledger.Ask, bool) {
 	return data.(looking).Ask, true
 }
 
-// PreFilter skips pods of which nothing is aligned anywhere.
-func (p *Plugin) PreFilter(_ context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
+// preFilter skips pods of which nothing is aligned anywhere.
+func (p *Plugin) preFilter(state framework.CycleState, pod *corev1.Pod) *framework.Status {
 	if pod.Status.QOSClass != corev1.PodQOSGuaranteed && !alignment.MayNeed(pod) {
-		return nil, framework.NewStatus(framework.Skip)
+		return framework.NewStatus(framework.Skip)
 	}
 	for _, synced := range p.synced {
 		if !synced() {
 			p.waiting.add(pod)
-			return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, "the scheduler has not read the nodes' reports yet")
+			return framework.NewStatus(framework.UnschedulableAndUnresolvable, "the scheduler has not read the nodes' reports yet")
 		}
 	}
 	if node := pod.Status.NominatedNodeName; node != "" && p.ledger.AwaitsRelease(node) {
 		p.waiting.add(pod)
 		// Else it would look for other pods to evict, while the ones that it has evicted make room.
-		return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, fmt.Sprintf("waiting for the report of node %s, which pods have left for this one", node))
+		return framework.NewStatus(framework.UnschedulableAndUnresolvable, fmt.Sprintf("waiting for the report of node %s, which pods have left for this one", node))
 	}
 	state.Write(Name, looking{p.ledger.Ask(pod)})
-	return nil, nil
+	return nil
 }
 
 // PreFilterExtensions implements framework.PreFilterPlugin. Filter reads which pods there are from each node.
@@ -191,14 +191,7 @@ func (p *Plugin) Filter(_ context.Context, state framework.CycleState, pod *core
 	if !ok {
 		return framework.AsStatus(errNoPreFilter)
 	}
-	here := func(yield func(*corev1.Pod) bool) {
-		for _, info := range node.GetPods() {
-			if !yield(info.GetPod()) {
-				return
-			}
-		}
-	}
-	refusal := p.ledger.Check(ask, node.Node().Name, ledger.Pods{Generation: node.GetGeneration(), All: here})
+	refusal := p.ledger.Check(ask, node.Node().Name, ledger.Pods{Generation: framework.Generation(node), All: framework.Pods(node)})
 	switch {
 	case refusal == nil:
 		return nil
@@ -230,7 +223,7 @@ func (p *Plugin) Score(ctx context.Context, state framework.CycleState, pod *cor
 	}
 	// Upstream formats each report for its log, whether that is written or not, so scores are remembered.
 	name := node.Node().Name
-	if score, ok := p.ledger.Score(ask, name, node.GetGeneration(), p); ok {
+	if score, ok := p.ledger.Score(ask, name, framework.Generation(node), p); ok {
 		return score, nil
 	}
 	report := p.ledger.Report(name)

@@ -3,7 +3,6 @@
 package plugin
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	"k8s.io/kube-scheduler/framework"
 	schedulerframework "k8s.io/kubernetes/pkg/scheduler/framework"
 	"sigs.k8s.io/scheduler-plugins/apis/config"
 	"sigs.k8s.io/scheduler-plugins/pkg/noderesourcetopology"
 	nrtcache "sigs.k8s.io/scheduler-plugins/pkg/noderesourcetopology/cache"
 
 	"workload.openshift.io/operators/numaresources"
+	"workload.openshift.io/scheduler/internal/framework"
 	"workload.openshift.io/scheduler/ledger"
 )
 
@@ -54,7 +53,7 @@ func nodeInfo(name string, pods ...*corev1.Pod) framework.NodeInfo {
 // cycle is the state of a scheduling cycle after PreFilter.
 func cycle(p *Plugin, pod *corev1.Pod) framework.CycleState {
 	state := schedulerframework.NewCycleState()
-	p.PreFilter(context.Background(), state, pod, nil)
+	p.preFilter(state, pod)
 	return state
 }
 
@@ -227,7 +226,7 @@ func TestWaitingPodsTakeTurns(t *testing.T) {
 func TestAPodIsLookedAtAgainOnceTheReportsAreRead(t *testing.T) {
 	p := newPlugin(t)
 	p.synced = []cache.InformerSynced{func() bool { return false }}
-	_, status := p.PreFilter(t.Context(), schedulerframework.NewCycleState(), pod("a", "1"), nil)
+	status := p.preFilter(schedulerframework.NewCycleState(), pod("a", "1"))
 	if status.Code() != framework.UnschedulableAndUnresolvable {
 		t.Errorf("got %v", status)
 	}

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"k8s.io/kube-scheduler/framework"
 )
 
 // waiting are the pods that the filter has refused at a node. The scheduler looks at such pods again when it hears of a report itself, but
@@ -66,7 +65,7 @@ func (w *waiting) next() map[string]*corev1.Pod {
 }
 
 // run has them looked at again until the context ends. Pods that are gone, or have a node by now, are ignored.
-func (w *waiting) run(ctx context.Context, queue framework.PodActivator) {
+func (w *waiting) run(ctx context.Context, activate func(klog.Logger, map[string]*corev1.Pod)) {
 	ticker := time.NewTicker(againPeriod)
 	defer ticker.Stop()
 	for {
@@ -75,7 +74,7 @@ func (w *waiting) run(ctx context.Context, queue framework.PodActivator) {
 			return
 		case <-ticker.C:
 			if pods := w.next(); len(pods) > 0 {
-				queue.Activate(klog.FromContext(ctx), pods)
+				activate(klog.FromContext(ctx), pods)
 			}
 		}
 	}

@@ -5,7 +5,7 @@
 // are real, and machines and runtimes are not.
 //
 // TEST_ASSET_SCHEDULER names the program, TEST_ASSET_PLUGIN kubectl-partition, TEST_ASSET_PARTITION_NODE partition-node, and TEST_ASSET_KWOK kwok.
-// make scheduler-test sets them.
+// make scheduler-test sets them. Of older releases, it names their schedulers and their kube-apiservers, and no other program.
 package scheduled
 
 import (
