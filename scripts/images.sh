@@ -64,7 +64,7 @@ for platform in $platforms; do
   if [[ $platform != "$(go env GOHOSTOS)/$(go env GOHOSTARCH)" ]]; then
     bin+=-${platform/\//-}
   fi
-  arguments+=(--bin "$platform=$bin" --bin "$platform=_output/${form}bin-${platform/\//-}")
+  arguments+=(--bin "$platform=_output/$release/${form}scheduler-bin-${platform/\//-}" --bin "$platform=$bin" --bin "$platform=_output/${form}bin-${platform/\//-}")
 done
 _output/bin/images build --check "${arguments[@]}" "_output/$release/${form}images"
 # Nothing in the environment or from go env -w may change a program: images name a commit. Kept is
@@ -92,6 +92,7 @@ go mod download -C "build/releases/$newest" k8s.io/kubernetes
 go=go$(<"$(go list -C "build/releases/$newest" -m -f '{{.Dir}}' k8s.io/kubernetes)/.go-version")
 ldflags=$(scripts/ldflags.sh)
 _output/bin/carry plugin
+modfile=$(scripts/scheduler-modfile.sh "$release")
 for platform in $platforms; do
   unchanged_tree
   _output/bin/carry build ${form:+--fips} --exact-go --platform "$platform" "$release"
@@ -103,7 +104,7 @@ for platform in $platforms; do
     export GOOS=${platform%/*} GOARCH=${platform#*/} CGO_ENABLED=0 GOTOOLCHAIN=$go GOFIPS140=${form:+certified}
     go build -C cmd/kubectl-partition -trimpath -buildvcs=false -ldflags="$ldflags" -o "$PWD/$own/kubectl-partition" .
     go build -C operators -trimpath -buildvcs=false -ldflags="$ldflags" -o "$PWD/$own/" ./cmd/...
-    go build -C scheduler -trimpath -buildvcs=false -ldflags="$ldflags" -o "$PWD/$own/" ./cmd/...
+    go build -C scheduler -modfile="$modfile" -tags="${release%.*}" -trimpath -buildvcs=false -ldflags="$ldflags" -o "$PWD/_output/$release/${form}scheduler-bin-${platform/\//-}/" ./cmd/...
   )
 done
 # PLUGIN_PLATFORMS are those of the plugin besides.
