@@ -39,6 +39,6 @@ scheduler-unit: scheduler
 # Of an older release, the scheduler runs on a kube-apiserver of that release. Machines, kwok and measurements are of the newest alone.
 .PHONY: scheduler-older-test
 scheduler-older-test: scheduler-unit tools
-	$(CARRY) build $(RELEASE) kube-apiserver
+	$(CARRY) build $(RELEASE) kube-apiserver kubectl
 	cd operators && $(ALIKE) $(CONTROL_PLANE) TEST_ASSET_SCHEDULER="$(CURDIR)/$(SCHEDULER)" go test -vet=off -count=1 -v ./numaresources/scheduled
 	cd operators && $(ALIKE) $(CONTROL_PLANE) TEST_ASSET_SCHEDULER="$(CURDIR)/$(SCHEDULER)" go test -vet=off -count=1 -v -run='^TestTheSchedulerDoesWithTheRightsOfItsManifests$$' ./numaresources/controller

@@ -34,7 +34,7 @@ const (
 // TestARealKubeletRefusesNoPod sends pods to twelve imagined machines, each with a real kubelet and a real exporter: one for each policy, scope
 // and number of NUMA nodes. Their runtimes only record. Then some pods come by the default scheduler.
 func TestARealKubeletRefusesNoPod(t *testing.T) {
-	file := program(t, "TEST_ASSET_SCHEDULER")
+	file, exporter := program(t, "TEST_ASSET_SCHEDULER"), program(t, "TEST_ASSET_PARTITION_NODE")
 	plane := testenv.Start(t)
 	t.Setenv("TMPDIR", plane.Directory()) // nothing is left of a test that is killed
 	k := &kubelets{t: t, client: plane.Client}
@@ -58,7 +58,7 @@ func TestARealKubeletRefusesNoPod(t *testing.T) {
 		m.start(t, plane)
 	}
 	for _, m := range machines {
-		m.join(t, plane)
+		m.join(t, plane, exporter)
 	}
 	for _, m := range machines {
 		m.reported(t, plane)

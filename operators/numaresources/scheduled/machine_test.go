@@ -106,7 +106,7 @@ func (m *machine) start(t *testing.T, plane *testenv.ControlPlane) {
 }
 
 // join waits for the kubelet, and starts the exporter.
-func (m *machine) join(t *testing.T, plane *testenv.ControlPlane) {
+func (m *machine) join(t *testing.T, plane *testenv.ControlPlane, exporter string) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name}}
 	testenv.Eventually(t, patience, func() error {
@@ -132,7 +132,7 @@ func (m *machine) join(t *testing.T, plane *testenv.ControlPlane) {
 	if err := plane.Client.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	testenv.RunFile(t, program(t, "TEST_ASSET_PARTITION_NODE"), "topology", "--kubeconfig="+plane.KubeconfigOf(t, plane.Token(t, exporters, exportersAccount, pod)),
+	testenv.RunFile(t, exporter, "topology", "--kubeconfig="+plane.KubeconfigOf(t, plane.Token(t, exporters, exportersAccount, pod)),
 		"--config="+filepath.Join(m.dir, "exporter.yaml"), "--podresources-socket="+filepath.Join(m.dir, "root/pod-resources/kubelet.sock"), "--sysfs="+filepath.Join(m.dir, "sysfs"),
 		"--kubelet-host=127.0.0.1", fmt.Sprintf("--kubelet-port=%d", node.Status.DaemonEndpoints.KubeletEndpoint.Port), "--cluster-ca=", "--kubelet-certificate="+filepath.Join(m.dir, "kubelet.crt"))
 }
