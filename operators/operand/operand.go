@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 	"workload.openshift.io/operators/companion"
 )
 
@@ -126,4 +127,20 @@ func OfDeployment(d *appsv1.Deployment) Progress {
 		return Progress{Reason: RollingOut, Message: fmt.Sprintf("Deployment %s: of %d pods %d are its newest, and %d available", client.ObjectKeyFromObject(d), replicas, s.UpdatedReplicas, s.AvailableReplicas)}
 	}
 	return Progress{Done: true, Reason: Available}
+}
+
+// Manifest reads a DaemonSet or a Deployment from YAML. complete gives the first container of its pods what is not in the file,
+// such as its image.
+func Manifest(manifest []byte, complete func(container map[string]any)) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict(manifest, &object.Object); err != nil {
+		return nil, err
+	}
+	at := []string{"spec", "template", "spec", "containers"}
+	containers, _, err := unstructured.NestedSlice(object.Object, at...)
+	if err != nil {
+		return nil, err
+	}
+	complete(containers[0].(map[string]any))
+	return object, unstructured.SetNestedSlice(object.Object, containers, at...)
 }

@@ -397,7 +397,7 @@ var borders = []border{
 		only: []string{
 			operators + "/alert", operators + "/api/config", operators + "/api/nodegroup", operators + "/companion", operators + "/mirror", operators + "/operand",
 			operators + "/internal", operators + "/cmd/partition-controller/app", "github.com/prometheus", cobra, "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go",
-			"k8s.io/component-base", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/yaml",
+			"k8s.io/component-base", "sigs.k8s.io/controller-runtime",
 		},
 		why: "it shows that a companion stands on the ground alone",
 	},

@@ -14,7 +14,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -25,7 +24,6 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-	"sigs.k8s.io/yaml"
 	"workload.openshift.io/operators/alert"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/nodegroup"
@@ -160,7 +158,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (next r
 		copied.WithLabelValues(r.namespace).Set(float64(len(want.Copies)))
 		from = hop.Namespace
 	}
-	object, err := r.daemonSet()
+	object, err := operand.Manifest(daemonSet, func(container map[string]any) { container["image"] = r.image })
 	if err != nil {
 		return next, err
 	}
@@ -187,18 +185,4 @@ func (r *reconciler) wanted(ctx context.Context, from, to string) (want mirror.W
 		want.Copies = append(want.Copies, object)
 	}
 	return want, nil
-}
-
-// daemonSet is the DaemonSet with its image.
-func (r *reconciler) daemonSet() (*unstructured.Unstructured, error) {
-	object := &unstructured.Unstructured{}
-	if err := yaml.UnmarshalStrict(daemonSet, &object.Object); err != nil {
-		return nil, err
-	}
-	containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
-	if err != nil {
-		return nil, err
-	}
-	containers[0].(map[string]any)["image"] = r.image
-	return object, unstructured.SetNestedSlice(object.Object, containers, "spec", "template", "spec", "containers")
 }

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-	"sigs.k8s.io/yaml"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/operand"
@@ -80,17 +79,13 @@ func (r *operandReconciler) Reconcile(ctx context.Context, _ reconcile.Request) 
 
 // daemonSetOf is the DaemonSet with an image.
 func daemonSetOf(image string) (*unstructured.Unstructured, error) {
-	object := &unstructured.Unstructured{}
-	if err := yaml.UnmarshalStrict(daemonSet, &object.Object); err != nil {
-		return nil, err
-	}
-	object.SetNamespace(tunedv1.Namespace)
-	containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+	object, err := operand.Manifest(daemonSet, func(container map[string]any) {
+		container["image"] = image
+		container["env"] = append(container["env"].([]any), map[string]any{"name": "OPERAND_IMAGE", "value": image})
+	})
 	if err != nil {
 		return nil, err
 	}
-	container := containers[0].(map[string]any)
-	container["image"] = image
-	container["env"] = append(container["env"].([]any), map[string]any{"name": "OPERAND_IMAGE", "value": image})
-	return object, unstructured.SetNestedSlice(object.Object, containers, "spec", "template", "spec", "containers")
+	object.SetNamespace(tunedv1.Namespace)
+	return object, nil
 }
