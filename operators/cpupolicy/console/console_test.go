@@ -152,7 +152,7 @@ func TestWhatAHostShows(t *testing.T) {
 		"requested":          {"false", "none", `{"status":"requested","policy":"static"}`, "false", "static: requested", "Enable CPU Manager", "The policy static is requested.", "", "The policy static is requested."},
 		"running":            {"true", "static", `{"status":"running","policy":"none","id":"1"}`, "true", "none: running", "Disable CPU Manager", "The policy none is running.", "", "The policy none is running."},
 		"enable has failed":  {"false", "none", `{"status":"failed","policy":"static","message":"the kubelet ended 3 times"}`, "false", "static: failed", "Enable CPU Manager", "", "Enable CPU Manager has failed on NODE the kubelet ended 3 times", ""},
-		"disable has failed": {"true", "static", `{"status":"failed","policy":"none"}`, "true", "none: failed", "Disable CPU Manager", "", "Disable CPU Manager has failed on NODE The node says no more.", ""},
+		"disable has failed": {"true", "static", `{"status":"failed","policy":"none"}`, "true", "none: failed", "Disable CPU Manager", "", "Disable CPU Manager has failed on NODE The node gave no reason.", ""},
 		"no label":           {"", "", "", "unknown", "none yet", "", "The node has no label cpumanager yet", "", ""},
 		"no label, static":   {"", "static", "", "unknown", "none yet", "Disable CPU Manager", "", "", ""},
 		"no label, none":     {"", "none", "", "unknown", "none yet", "Enable CPU Manager", "", "", ""},

@@ -63,7 +63,7 @@ func underWay(n policyclient.Node) string {
 // addNode shows what is under way on a node, and what has failed: that stays until the next request.
 func (p *page) addNode(n policyclient.Node) {
 	if n.State == nodestatus.Failed {
-		p.Alerts = append(p.Alerts, alert{fmt.Sprintf("%s has failed on %s", label(n.Requested), n.Name), cmp.Or(n.Message, "The node says no more.")})
+		p.Alerts = append(p.Alerts, alert{fmt.Sprintf("%s has failed on %s", label(n.Requested), n.Name), cmp.Or(n.Message, "The node gave no reason.")})
 	}
 	if n.UnderWay() {
 		p.Status = append(p.Status, fmt.Sprintf("%s: %s", n.Name, underWay(n)))

@@ -139,7 +139,7 @@ const (
 	// waitsAtMost is how long a pod may wait for a node, and livesAtMost how long it then runs.
 	waitsAtMost = 20 * time.Second
 	livesAtMost = 4 * time.Second
-	// mostWaiting is how many may wait before no more are sent.
+	// mostWaiting is how many pods may wait at a time.
 	mostWaiting = 20
 )
 
