@@ -160,7 +160,7 @@ func runPage(t *testing.T, dir string, commands []pageCommand) []pageResult {
 }
 
 // What differs from one run to the next.
-var varying = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:]+Z|-[0-9a-f]{8,10}-[0-9a-z]{5}\b|\+wp\.[0-9a-f]+|v\d+\.\d+\.\d+|\b\d+(\.\d+)?(ms|s)\b`)
+var varying = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:]+Z|-[0-9a-f]{8,10}-[0-9a-z]{5}\b|\+wp\.[0-9a-f]+|v\d+\.\d+\.\d+|\b\d+(\.\d+)?(ms|s)\b|\bNotes: \d+`)
 
 // matches compares what a command has printed with the lines of a page, word by word.
 func matches(want []string, got string) bool {
