@@ -141,6 +141,7 @@ func Render(pool string, c Configuration, generated *v1beta1.Generated, parts ma
 	}
 	// It is not among the inputs: it comes with the next change, or with a new machine, and boots no node by itself.
 	merged = ignition.Merge(merged, translate.Translate(nodefiles.Ignition(hostUnit)))
+	merged.KernelArguments.ShouldExist = distinct(merged.KernelArguments.ShouldExist)
 	if r.Ignition, err = json.Marshal(merged); err != nil {
 		return r, "", err
 	}
@@ -154,6 +155,19 @@ func Render(pool string, c Configuration, generated *v1beta1.Generated, parts ma
 	sum := sha256.Sum256(data)
 	r.Hash = hex.EncodeToString(sum[:8])
 	return r, "", nil
+}
+
+// distinct joins an argument that occurs again to the one before it: Ignition takes no entry twice, and the kernel takes hugepages=4
+// for each size that it follows.
+func distinct(arguments []types.KernelArgument) (entries []types.KernelArgument) {
+	for _, argument := range arguments {
+		for slices.Contains(entries, argument) {
+			last := len(entries) - 1
+			argument, entries = entries[last]+" "+argument, entries[:last]
+		}
+		entries = append(entries, argument)
+	}
+	return entries
 }
 
 //go:embed partition-tuned.service

@@ -165,6 +165,9 @@ func TestWhatIsRendered(t *testing.T) {
 			config:    []string{"b=" + aMachineConfig("60-b", file("/etc/x", "b")+"\n  kernelArguments: [b=1]"), "a=" + aMachineConfig("40-a", file("/etc/x", "a")+"\n  kernelArguments: [a=1, a2]")},
 			arguments: "a=1 a2 b=1", files: map[string]string{"/etc/x": "b"}},
 		"one without an Ignition configuration": {config: []string{"a=" + aMachineConfig("40-a", "kernelArguments: [a=1]")}, arguments: "a=1", files: map[string]string{}},
+		"arguments that occur again, in their places": {
+			config:    []string{"a=" + aMachineConfig("40-a", "kernelArguments: [hugepagesz=1G, hugepages=4, hugepagesz=2M, hugepages=4, audit=0]"), "b=" + aMachineConfig("60-b", "kernelArguments: [audit=0, audit=0, b=1]")},
+			arguments: "hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=4 audit=0 audit=0 audit=0 b=1", files: map[string]string{}},
 		"a KubeletConfig as the kubelet's drop-in": {
 			config: []string{"k=" + aKubeletConfig("numa", "restricted")},
 			files:  map[string]string{"/etc/kubernetes/kubelet.conf.d/02-kubeletconfig.conf": "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ntopologyManagerPolicy: restricted\n"}},
