@@ -150,6 +150,11 @@ func (r *generatedReconciler) Reconcile(ctx context.Context, _ reconcile.Request
 		}
 		errs = append(errs, r.tellRefused(ctx, nodes[pool], refused))
 	}
+	for pool, of := range nodes {
+		if _, known := valid[pool]; !known && !unknown[pool] {
+			errs = append(errs, r.tellRefused(ctx, of, nil)) // what was refused has gone with the configuration
+		}
+	}
 	result, err := r.mirror.Look(ctx, want, r.now())
 	for _, action := range result.Done {
 		ctrl.LoggerFrom(ctx).Info("Changed what is generated for a NodePool", "action", action.Kind, "configMap", action.Object.GetName())

@@ -328,14 +328,23 @@ func TestKernelArgumentsThatTheProfileDoesNotHave(t *testing.T) {
 			return nil
 		})
 	}
+	saysNothing := func() {
+		t.Helper()
+		testenv.Eventually(t, 20*time.Second, func() error {
+			profile := &tunedv1.Profile{}
+			p.do(p.hosted.Client.Get(t.Context(), client.ObjectKey{Namespace: tunedv1.Namespace, Name: "a1"}, profile))
+			if got, ok := profile.Annotations[tuning.RefusedAnnotation]; ok {
+				return fmt.Errorf("the Profile says %q", got)
+			}
+			return nil
+		})
+	}
 	p.reports("a1", "audit=0 cpus=8")
 	p.awaitGenerated("pool-a", "audit=0 cpus=8", "AsExpected")
-	profile := &tunedv1.Profile{}
-	testenv.Eventually(t, 5*time.Second, func() error {
-		p.do(p.hosted.Client.Get(t.Context(), client.ObjectKey{Namespace: tunedv1.Namespace, Name: "a1"}, profile))
-		if got, ok := profile.Annotations[tuning.RefusedAnnotation]; ok {
-			return fmt.Errorf("the Profile says %q", got)
-		}
-		return nil
-	})
+	saysNothing()
+	// The user takes the Tuned off the NodePool.
+	p.reports("a1", "audit=0 cpus=/bin/sh")
+	p.awaitGenerated("pool-a", "audit=0 cpus=8", "KernelArgumentsRefused")
+	p.do(p.home.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlPlane, Name: "tuned-pool-a"}}))
+	saysNothing()
 }
