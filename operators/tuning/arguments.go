@@ -12,6 +12,7 @@ import (
 	"sync"
 	"unicode"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 )
 
@@ -89,7 +90,7 @@ func RequestedBy(spec tunedv1.ProfileSpec) Requested {
 // Literal returns the arguments that no node has to compute, and whether these are all.
 func (r Requested) Literal() (arguments []string, complete bool) { return r.literal, !r.computed }
 
-// Refusal is an argument that an operand reports, and that its profile does not have.
+// Refusal is an argument that an operand reports and its profile does not have, or the reverse.
 type Refusal struct{ Argument, Reason string }
 
 func (r Refusal) String() string { return fmt.Sprintf("%s: %s", shown(r.Argument), r.Reason) }
@@ -104,6 +105,18 @@ func (r Requested) Accept(report string) (arguments []string, refused []Refusal)
 		arguments = append(arguments, argument)
 	}
 	return arguments, refused
+}
+
+// Missing returns the arguments that TuneD computes on every node with the profile, and that a report leaves out. That is no less a choice
+// of other nodes' command lines.
+func (r Requested) Missing(report string) (missing []Refusal) {
+	reported := sets.New(strings.Fields(report)...)
+	for _, argument := range r.literal {
+		if !reported.Has(argument) {
+			missing = append(missing, Refusal{argument, fmt.Sprintf("the profile %s has it, and the node does not report it", r.profile)})
+		}
+	}
+	return missing
 }
 
 // refuse says why an argument is refused; empty accepts it.
@@ -303,6 +316,8 @@ func effective(units []Unit, variables map[string][]part) (arguments []string, c
 		for _, token := range words(expand(value, variables)) {
 			t, ok := templateOf(token)
 			switch {
+			case removes && (!ok || t.computed):
+				return nil, true
 			case !ok || t.computed:
 				computed = true
 			case removes:

@@ -138,6 +138,31 @@ func TestKernelArgumentsThatAnOperandReports(t *testing.T) {
 	}
 }
 
+func TestKernelArgumentsThatAReportLeavesOut(t *testing.T) {
+	for name, test := range map[string]struct{ profile, report, want string }{
+		"none": {"cmdline=lockdown=integrity audit=1\n", "audit=1 lockdown=integrity", ""},
+		"one, which makes the next node less safe": {"cmdline=lockdown=integrity audit=1\n", "audit=1", "lockdown=integrity"},
+		"all":                                 {"cmdline=lockdown=integrity audit=1\n", "", "lockdown=integrity audit=1"},
+		"one of the same key":                 {"cmdline=audit=1\n", "audit=10", "audit=1"},
+		"a literal one beside a computed one": {"cmdline=a=${f:exec:x} audit=1\n", "a=2", "audit=1"},
+		"a computed one may come to nothing":  {"cmdline=audit=1 a${f:exec:x}\n", "audit=1", ""},
+		"what the profile takes away":         {"cmdline_a=a=1 b=1\ncmdline_b=-a=1\n", "b=1", ""},
+		"what it may take away":               {"cmdline_a=a=1 b=1\ncmdline_b=-${f:exec:x}\n", "b=1", ""},
+		"what holds on some nodes only":       {"uname_regex=aarch64\ncmdline=a=1\n", "", ""},
+		"what is switched off":                {"enabled=false\ncmdline=a=1\n", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, each := range RequestedBy(specOf("p", "[bootloader]\n"+test.profile)).Missing(test.report) {
+				got = append(got, each.Argument)
+			}
+			if strings.Join(got, " ") != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 // What is known before there is a node is what TuneD computes: seen with TuneD 2.20 by TestTunedComputesWhatIsForetold of the daemon.
 func TestKernelArgumentsThatNoNodeHasToCompute(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -154,6 +179,7 @@ func TestKernelArgumentsThatNoNodeHasToCompute(t *testing.T) {
 		"what a node computes is left out":   {specOf("p", "[bootloader]\ncmdline=a=1 b=${f:exec:x} c=1\n"), "a=1 c=1", false},
 		"what holds on some nodes only":      {specOf("p", "[bootloader]\nuname_regex=aarch64\ncmdline=a=1\n"), "", false},
 		"several sections":                   {specOf("p", "[bootloader]\ncmdline=a=1\n[b]\ntype=bootloader\ncmdline=b=1\n"), "", false},
+		"what a node decides to take away":   {specOf("p", "[bootloader]\ncmdline_a=+a=1\ncmdline_b=-${f:exec:x}\n"), "", false},
 		"a section that is not enabled":      {specOf("p", "[bootloader]\nenabled=false\ncmdline=a=1\n"), "", true},
 		"a variable that grows beyond bound": {specOf("p", "[variables]\n"+doubling(40)+"[bootloader]\ncmdline=x=${v40}\n"), "", false},
 	} {

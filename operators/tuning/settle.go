@@ -73,7 +73,7 @@ const (
 	NodesDisagree Agreement = "NodesDisagree"
 	// InvalidConfiguration means that the configuration cannot be used, and what was valid last still counts.
 	InvalidConfiguration Agreement = "InvalidConfiguration"
-	// ArgumentsRefused means that a node reports arguments that its profile does not have.
+	// ArgumentsRefused means that a node reports arguments that its profile does not have, or leaves out those that it has.
 	ArgumentsRefused Agreement = "KernelArgumentsRefused"
 )
 

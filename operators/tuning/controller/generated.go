@@ -305,6 +305,7 @@ func reportOf(node seenNode, input, chosen string, requested tuning.Requested) (
 		report.Waits = fmt.Sprintf("TuneD has not applied the profile %s (%s)", chosen, applied.Reason)
 	default:
 		report.Arguments, report.Refused = requested.Accept(profile.Status.Bootcmdline)
+		report.Refused = append(report.Refused, requested.Missing(profile.Status.Bootcmdline)...)
 	}
 	return report, true
 }
