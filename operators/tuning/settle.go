@@ -56,6 +56,9 @@ type Settlement struct {
 	// Outdated are the arguments that all nodes compute now, if they are others than those of the same configuration before;
 	// nil if they are not. An upgrade of the operand does that. They take effect with the next change, or once a person asks.
 	Outdated []string
+	// Approved is what is left of a person's approval: none once the pool has something else, since years later an operand may compute the
+	// same again.
+	Approved string
 }
 
 // Agreement is a reason of a condition.
@@ -83,7 +86,7 @@ const (
 // What stands for the same input changes only where it was not computed, or is approved: neither an upgrade of the operand nor
 // a node that joins changes anything.
 func Settle(input string, requested Requested, reports []Report, stands *Settled, approved string) Settlement {
-	s := Settlement{Settled: stands}
+	s := Settlement{Settled: stands, Approved: approved}
 	var refused, waiting []string
 	agreed, differs := []string(nil), ""
 	for i, report := range reports {
@@ -124,7 +127,7 @@ func Settle(input string, requested Requested, reports []Report, stands *Settled
 		if s.Agreement = Agreed; !complete {
 			s.Agreement, s.Message = NotComputed, "the pool has no node that computes the rest; a first one boots a second time, or is replaced, if there is any"
 		}
-		s.Settled = &Settled{Input: input, Computed: complete, Arguments: append([]string{}, literal...)}
+		s.Settled, s.Approved = &Settled{Input: input, Computed: complete, Arguments: append([]string{}, literal...)}, ""
 		return s
 	}
 	s.Agreement = Agreed
@@ -134,7 +137,7 @@ func Settle(input string, requested Requested, reports []Report, stands *Settled
 		return s
 	}
 	if !same || !slices.Equal(stands.Arguments, agreed) {
-		s.Settled = &Settled{Input: input, Computed: true, Arguments: agreed}
+		s.Settled, s.Approved = &Settled{Input: input, Computed: true, Arguments: agreed}, ""
 	}
 	return s
 }

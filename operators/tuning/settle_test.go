@@ -151,7 +151,7 @@ func (s *story) reports() (reports []Report) {
 func (s *story) look() error {
 	before := s.stands
 	got := Settle(fmt.Sprint(s.input), s.requested(), s.reports(), s.stands, s.approved)
-	s.stands, s.outdated = got.Settled, got.Outdated
+	s.stands, s.outdated, s.approved = got.Settled, got.Outdated, got.Approved
 	if s.stands == nil {
 		return nil
 	}
@@ -201,8 +201,8 @@ func (s *story) step() string {
 		}
 		return "a node goes"
 	case 4:
-		s.version++
-		return "an upgrade"
+		s.version = s.IntN(4)
+		return "an upgrade, or a return to an older version"
 	case 5:
 		some().version = s.version
 		return "a node has the new operand"

@@ -251,10 +251,15 @@ func (r *generatedReconciler) pool(pool string, tuneds []tunedv1.Tuned, of detai
 	if err != nil {
 		return nil, nil, err
 	}
-	return append(made, &corev1.ConfigMap{
+	generated := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: v1beta1.GeneratedName(pool), Labels: map[string]string{v1beta1.GeneratedLabel: "true", v1beta1.PoolLabel: pool}},
 		Data:       map[string]string{v1beta1.GeneratedKey: string(data) + "\n"},
-	}), refused, nil
+	}
+	if s.Approved != approved {
+		// A copy keeps what its source lacks.
+		generated.Annotations = map[string]string{v1beta1.ApplyArgumentsAnnotation: ""}
+	}
+	return append(made, generated), refused, nil
 }
 
 // parts returns the parts of a settlement. Those that stand for it stay to the byte, as long as nobody has changed them: another

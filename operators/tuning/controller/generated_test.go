@@ -276,6 +276,20 @@ func TestKernelArgumentsOfAPool(t *testing.T) {
 	apply(tuning.ArgumentsHash([]string{"isolcpus=2", "audit=0"}))
 	p.awaitGenerated("pool-a", "isolcpus=2 audit=0", "AsExpected")
 
+	// That was for once: after another change of the pool, the same asks again.
+	p.configure("pool-a", strings.Replace(argumentsText("boot", "isolcpus=${f:cpulist_online:1-2} audit=0"), "msgmnb=1", "msgmnb=3", 1))
+	for _, node := range []string{"a1", "a2", "a3"} {
+		p.reports(node, "isolcpus=1 audit=0")
+	}
+	p.awaitGenerated("pool-a", "isolcpus=1 audit=0", "AsExpected")
+	for _, node := range []string{"a1", "a2", "a3"} {
+		p.reports(node, "isolcpus=2 audit=0")
+	}
+	testenv.Eventually(t, 10*time.Second, outdated)
+	p.stays("pool-a", "isolcpus=1 audit=0")
+	apply(tuning.ArgumentsHash([]string{"isolcpus=2", "audit=0"}))
+	p.awaitGenerated("pool-a", "isolcpus=2 audit=0", "AsExpected")
+
 	// What somebody changes at home is put right, and nobody else's ConfigMap is touched.
 	mc := &corev1.ConfigMap{}
 	p.do(p.home.Client.Get(t.Context(), client.ObjectKey{Namespace: controlPlane, Name: v1beta1.MachineConfigMapName("pool-a")}, mc))

@@ -24,7 +24,7 @@ const (
 	// InputAnnotation is on each generated ConfigMap: the InputHash that it is made from.
 	InputAnnotation = "tuning.workload.openshift.io/input"
 	// ApplyArgumentsAnnotation of the ConfigMap with a pool's Generated is a person's: the hash of outdated kernel arguments that
-	// are to take effect now.
+	// are to take effect now. It becomes empty when the pool's arguments change.
 	ApplyArgumentsAnnotation = "tuning.workload.openshift.io/apply-arguments"
 )
 
