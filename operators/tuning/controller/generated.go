@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/mirror"
 	"workload.openshift.io/operators/tuning"
@@ -46,6 +47,9 @@ type generatedReconciler struct {
 
 // operandLabels are those of the operand's pods.
 var operandLabels = map[string]string{"openshift-app": "tuned"}
+
+// refusedTold is how many refused arguments a Profile names: a node may report thousands, and what an object's annotations take is limited.
+const refusedTold = 5
 
 // gather is how long a change waits for others: nodes report one after the other.
 const gather = 300 * time.Millisecond
@@ -214,7 +218,7 @@ func (r *generatedReconciler) pool(pool string, tuneds []tunedv1.Tuned, of detai
 			texts = append(texts, each.String())
 		}
 		if len(texts) > 0 {
-			refused[node.name] = strings.Join(texts, "; ")
+			refused[node.name] = strings.Join(untrusted.First(texts, refusedTold), "; ")
 		}
 		reports = append(reports, report)
 	}
@@ -309,8 +313,8 @@ func reportOf(node seenNode, input, chosen string, requested tuning.Requested) (
 	case applied.Status != metav1.ConditionTrue:
 		report.Waits = fmt.Sprintf("TuneD has not applied the profile %s (%s)", chosen, applied.Reason)
 	default:
-		report.Arguments, report.Refused = requested.Accept(profile.Status.Bootcmdline)
-		report.Refused = append(report.Refused, requested.Missing(profile.Status.Bootcmdline)...)
+		arguments, refused := requested.Accept(profile.Status.Bootcmdline)
+		report.Arguments, report.Refused = arguments, append(requested.Missing(profile.Status.Bootcmdline), refused...)
 	}
 	return report, true
 }

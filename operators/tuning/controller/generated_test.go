@@ -329,6 +329,8 @@ func TestKernelArgumentsThatTheProfileDoesNotHave(t *testing.T) {
 		"audit=1 cpus=4":              "node a1: audit=1: the profile boot has audit=0",
 		"audit=0 cpus=/bin/sh":        "node a1: cpus=/bin/sh: the profile boot has cpus=${f:exec:nproc}, and what is computed can have only digits",
 		"cpus=4":                      "node a1: audit=0: the profile boot has it, and the node does not report it",
+		// As much as a status takes, and each named in more than an annotation does.
+		strings.Repeat("q ", 2048): "node a1: audit=0: the profile boot has it, and the node does not report it",
 	} {
 		// Another input, so that only the refusal holds it back.
 		p.configure("pool-a", strings.Replace(argumentsText("boot", "audit=0 cpus=${f:exec:nproc}"), "msgmnb=1", fmt.Sprintf("msgmnb=%d", len(report)), 1))
