@@ -120,6 +120,24 @@ func (s Settlement) Conditions(input string, invalid error, p *performance.Rende
 	return conditions
 }
 
+// Unusable is what stands for a pool, with conditions that say why its configuration cannot be used: all the rest is as it was, since
+// nothing is known of what was valid last.
+func Unusable(stands v1beta1.Generated, invalid error) v1beta1.Generated {
+	conditions := slices.Clone(stands.Conditions)
+	for _, c := range (Settlement{}).Conditions("", invalid, &performance.Rendered{}) {
+		at := slices.IndexFunc(conditions, func(other v1beta1.GeneratedCondition) bool { return other.Type == c.Type })
+		switch {
+		case c.Type == v1beta1.ConditionKernelArgumentsOutdated:
+		case at >= 0:
+			conditions[at] = c
+		case c.Type == v1beta1.ConditionKernelArgumentsAgree:
+			conditions = append(conditions, c)
+		}
+	}
+	stands.Conditions = conditions
+	return stands
+}
+
 // bounded is a text that fits into a condition with others.
 func bounded(text string) string {
 	const longest = 4096

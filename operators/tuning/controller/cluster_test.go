@@ -334,10 +334,21 @@ func TestWhatIsNotValidChangesNothing(t *testing.T) {
 		t.Errorf("node a1 gets %s", got)
 	}
 
-	// After a restart it is not known what was valid last: everything stays as it is.
+	// After a restart it is not known what was valid last: everything stays as it is. A pool that was never valid says so, too.
 	p.process.Kill()
 	p.home.FreeLease(t)
+	p.configure("pool-a", tunedText("queues", "40000"), strings.Replace(tunedText("other", "2"), "recommend:", "recommended:", 1))
+	p.configure("pool-c", strings.Replace(tunedText("queues", "1"), "recommend:", "recomend:", 1))
 	p.start()
+	p.awaitGenerated("pool-a", "none", "InvalidConfiguration", `line 29: unknown field "spec.recommended"`)
+	p.awaitGenerated("pool-c", "none", "InvalidConfiguration", `line 13: unknown field "spec.recomend"`)
+	p.do(p.home.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlPlane, Name: "tuned-pool-c"}}))
+	testenv.Eventually(t, 10*time.Second, func() error {
+		if err := p.home.Client.Get(t.Context(), client.ObjectKey{Namespace: controlPlane, Name: v1beta1.GeneratedName("pool-c")}, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("what is generated for a pool that is gone: %v", err)
+		}
+		return nil
+	})
 	p.node("b2", "pool-b")
 	p.eventuallyProfile(20*time.Second, "b2", "queues queues=50000")
 	testenv.Always(t, 4*time.Second, func() error {

@@ -123,12 +123,20 @@ func (r *generatedReconciler) Reconcile(ctx context.Context, _ reconcile.Request
 	if err := r.home.List(ctx, &list, client.InNamespace(r.settings.ControlPlaneNamespace), client.MatchingLabels{companion.OwnerLabel: Name}); err != nil {
 		return reconcile.Result{}, err
 	}
+	// Of these pools nothing is known but why their configuration cannot be used, if it is there.
+	invalid := map[string]error{}
+	for pool := range unknown {
+		if _, known := valid[pool]; !known {
+			invalid[pool] = r.pools.broken(pool)
+		}
+	}
 	standing := map[string]*corev1.ConfigMap{}
 	var want mirror.Want
 	for i := range list.Items {
 		object := &list.Items[i]
 		standing[object.Name] = object
-		if _, known := valid[object.Labels[v1beta1.PoolLabel]]; !known && unknown[object.Labels[v1beta1.PoolLabel]] {
+		pool := object.Labels[v1beta1.PoolLabel]
+		if err, stays := invalid[pool]; stays && (err == nil || object.Name != v1beta1.GeneratedName(pool)) {
 			want.Keep = append(want.Keep, client.ObjectKeyFromObject(object))
 		}
 	}
@@ -138,21 +146,37 @@ func (r *generatedReconciler) Reconcile(ctx context.Context, _ reconcile.Request
 		return there.GetLabels()[companion.OwnerLabel] == Name
 	}
 	var errs []error
+	var configMaps []*corev1.ConfigMap
 	for _, pool := range slices.Sorted(maps.Keys(valid)) {
 		made, refused, err := r.pool(pool, valid[pool], of[pool], r.pools.broken(pool), nodes[pool], standing)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("NodePool %s: %w", pool, err))
 			continue
 		}
-		for _, configMap := range made {
-			configMap.Namespace = r.settings.ControlPlaneNamespace
-			object, err := mirror.CopyOf(configMap, configMapKind)
-			if err != nil {
-				return reconcile.Result{}, err
-			}
-			want.Copies = append(want.Copies, object)
-		}
+		configMaps = append(configMaps, made...)
 		errs = append(errs, r.tellRefused(ctx, nodes[pool], refused))
+	}
+	for pool, why := range invalid {
+		if why == nil {
+			continue
+		}
+		var stands v1beta1.Generated
+		if there := standing[v1beta1.GeneratedName(pool)]; there != nil {
+			stands, _ = v1beta1.ReadGenerated(there) // what cannot be read is nothing
+		}
+		generated, err := generatedConfigMap(pool, tuning.Unusable(stands, why))
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		configMaps = append(configMaps, generated)
+	}
+	for _, configMap := range configMaps {
+		configMap.Namespace = r.settings.ControlPlaneNamespace
+		object, err := mirror.CopyOf(configMap, configMapKind)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		want.Copies = append(want.Copies, object)
 	}
 	for pool, of := range nodes {
 		if _, known := valid[pool]; !known && !unknown[pool] {
@@ -251,19 +275,24 @@ func (r *generatedReconciler) pool(pool string, tuneds []tunedv1.Tuned, of detai
 		}
 		made = append(made, status)
 	}
-	data, err := json.MarshalIndent(now, "", "  ")
+	generated, err := generatedConfigMap(pool, now)
 	if err != nil {
 		return nil, nil, err
-	}
-	generated := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: v1beta1.GeneratedName(pool), Labels: map[string]string{v1beta1.GeneratedLabel: "true", v1beta1.PoolLabel: pool}},
-		Data:       map[string]string{v1beta1.GeneratedKey: string(data) + "\n"},
 	}
 	if s.Approved != approved {
 		// A copy keeps what its source lacks.
 		generated.Annotations = map[string]string{v1beta1.ApplyArgumentsAnnotation: ""}
 	}
 	return append(made, generated), refused, nil
+}
+
+// generatedConfigMap is the one with a pool's Generated, without its namespace.
+func generatedConfigMap(pool string, generated v1beta1.Generated) (*corev1.ConfigMap, error) {
+	data, err := json.MarshalIndent(generated, "", "  ")
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: v1beta1.GeneratedName(pool), Labels: map[string]string{v1beta1.GeneratedLabel: "true", v1beta1.PoolLabel: pool}},
+		Data:       map[string]string{v1beta1.GeneratedKey: string(data) + "\n"},
+	}, err
 }
 
 // parts returns the parts of a settlement. Those that stand for it stay to the byte, as long as nobody has changed them: another
