@@ -82,9 +82,10 @@ var documentMark = regexp.MustCompile(`^(---|\.\.\.)(?:[ \t]|$)`)
 func Split(configMap, key, value string) (manifests []Manifest, problems []Problem) {
 	at := Problem{ConfigMap: configMap, Key: key, Document: 1, Line: 1}
 	var lines []string
+	exact := true
 	flush := func() {
 		m := Manifest{At: at, Text: strings.Join(lines, "\n")}
-		has, more := m.read()
+		has, more := m.read(&exact)
 		if problems = append(problems, more...); has && more == nil {
 			manifests = append(manifests, m)
 		}
@@ -110,8 +111,9 @@ func Split(configMap, key, value string) (manifests []Manifest, problems []Probl
 	return manifests, problems
 }
 
-// read reads what every manifest has. It reports whether there is any content.
-func (m *Manifest) read() (has bool, problems []Problem) {
+// read reads what every manifest has. It reports whether there is any content. A problem of the first document that is no YAML has its
+// exact line, for which the document is read many times over; exact is whether that is still to be done.
+func (m *Manifest) read(exact *bool) (has bool, problems []Problem) {
 	// The text begins with the first line that is not blank.
 	for {
 		first, rest, more := strings.Cut(m.Text, "\n")
@@ -124,7 +126,11 @@ func (m *Manifest) read() (has bool, problems []Problem) {
 	m.Text = strings.TrimRight(m.Text, " \t\n")
 	m.root = &yaml.Node{}
 	if err := yaml.Unmarshal([]byte(m.Text), m.root); err != nil {
-		return true, []Problem{m.Problem(m.brokenFrom(), "it is no YAML: %s", textOf(err))}
+		line := 0
+		if *exact {
+			line, *exact = m.brokenFrom(), false
+		}
+		return true, []Problem{m.Problem(line, "it is no YAML: %s", textOf(err))}
 	}
 	if m.root.Kind == 0 {
 		return false, nil
