@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/mirror"
 	"workload.openshift.io/operators/nodepool"
@@ -274,12 +274,8 @@ func (r *Reconciler) tell(before, pool *v1beta1.NodePool) {
 			said = said || other.Type == condition.Type && other.Status == condition.Status && other.Message == condition.Message
 		}
 		if !said {
-			const longest = 1000 // of a note (upstream, pkg/apis/core/validation, events.go)
-			note := condition.Message
-			if len(note) > longest {
-				note = strings.ToValidUTF8(note[:longest], "") + "..."
-			}
-			r.Recorder.Eventf(pool, nil, corev1.EventTypeWarning, condition.Reason, "Validate", "%s is False: %s", condition.Type, note)
+			const longest = 950 // an API server takes 1024 in all (upstream, pkg/apis/core/validation, events.go)
+			r.Recorder.Eventf(pool, nil, corev1.EventTypeWarning, condition.Reason, "Validate", "%s is False: %s", condition.Type, untrusted.Abbreviate(condition.Message, longest))
 		}
 	}
 }

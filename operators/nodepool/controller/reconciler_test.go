@@ -244,6 +244,24 @@ func TestTuningConfigOfAPool(t *testing.T) {
 	m.awaitCondition("pool-a", v1beta1.ConditionValidTuningConfig)
 }
 
+// An API server takes no more than 1024 bytes of an Event's note.
+func TestALongFaultHasAnEvent(t *testing.T) {
+	m := newManagement(t).withControlPlane()
+	m.start()
+	var names []string
+	for i := range 9 {
+		names = append(names, fmt.Sprintf("%s-%d", strings.Repeat("missing-", 10), i))
+	}
+	m.pool("pool-a", names, nil)
+	m.awaitCondition("pool-a", v1beta1.ConditionValidTuningConfig, names...)
+	testenv.Eventually(t, 4*soon, func() error {
+		if got := m.Kubectl(t, "get", "events", "--namespace="+m.namespace); !strings.Contains(got, "ValidTuningConfig is False: spec.tuningConfig[0]: there is no ConfigMap") {
+			return fmt.Errorf("the Events are %s", got)
+		}
+		return nil
+	})
+}
+
 func TestKubeletConfigOfAPool(t *testing.T) {
 	m := newManagement(t).withControlPlane()
 	m.start()

@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -22,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/companion"
@@ -409,6 +411,16 @@ func TestReadNamesWhatIsWrongWithAPoolsConfigMaps(t *testing.T) {
 				t.Errorf("%d ConfigMaps are told of, and valid are %v", len(seen.faulty), seen.valid)
 			}
 		})
+	}
+}
+
+// An API server takes no more than 1024 bytes of an Event's note.
+func TestALongFaultHasAnEvent(t *testing.T) {
+	recorder := events.NewFakeRecorder(1)
+	r := &tunedsReconciler{recorder: recorder, told: map[types.UID]string{}}
+	r.tell(map[types.UID]fault{"x": {&corev1.ConfigMap{}, errors.New(strings.Repeat("\u00e4", 1000))}})
+	if note := strings.TrimPrefix(<-recorder.Events, "Warning "+ReasonInvalid+" "); len(note) > 1024 || !strings.HasSuffix(note, "what was valid last still counts") {
+		t.Errorf("it has %d bytes: %s", len(note), note)
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/mirror"
 	"workload.openshift.io/operators/tuning"
@@ -264,7 +265,8 @@ func conflicts(err error) error {
 func (r *tunedsReconciler) tell(faulty map[types.UID]fault) {
 	for uid, fault := range faulty {
 		if text := fault.err.Error(); r.told[uid] != text {
-			r.recorder.Eventf(fault.configMap, nil, corev1.EventTypeWarning, ReasonInvalid, "Read", "%s; what was valid last still counts", text)
+			const longest = 950 // an API server takes 1024 in all (upstream, pkg/apis/core/validation, events.go)
+			r.recorder.Eventf(fault.configMap, nil, corev1.EventTypeWarning, ReasonInvalid, "Read", "%s; what was valid last still counts", untrusted.Abbreviate(text, longest))
 			r.told[uid] = text
 		}
 	}
