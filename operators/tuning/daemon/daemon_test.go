@@ -735,6 +735,20 @@ func TestKernelArgumentsAreReported(t *testing.T) {
 	arguments("")
 }
 
+func TestTheLastKernelArgumentKeepsItsQuote(t *testing.T) {
+	for value, want := range map[string]string{"": "", "a=1 b": "a=1 b", ` a=1 dyndbg="file x +p"`: `a=1 dyndbg="file x +p"`} {
+		f := files{etc: t.TempDir()}
+		// As TuneD writes it (add_modify_option_in_file in tuned/utils/commands.py).
+		text := "TUNED_BOOT_CMDLINE=\"" + value + "\"\nTUNED_BOOT_INITRD_ADD=\"\"\n"
+		if err := os.WriteFile(f.cmdline(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.kernelArguments(); got != want {
+			t.Errorf("of %s the arguments are %q, want %q", text, got, want)
+		}
+	}
+}
+
 // The operator says on the Profile what it refuses of the operand's report, and only the operand writes the status.
 func TestRefusedKernelArgumentsMakeAProfileDegraded(t *testing.T) {
 	applied := &observed{phase: applied, record: Record{Profile: "p"}, overrides: []string{"of less weight"}}

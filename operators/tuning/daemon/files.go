@@ -217,7 +217,8 @@ func (f files) kernelArguments() string {
 	}
 	for line := range strings.Lines(string(data)) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "TUNED_BOOT_CMDLINE="); ok {
-			return strings.TrimSpace(strings.Trim(value, `"`))
+			// The argument at the end may end with a quote of its own.
+			return strings.TrimSpace(strings.TrimSuffix(strings.TrimPrefix(value, `"`), `"`))
 		}
 	}
 	return ""
