@@ -167,7 +167,8 @@ func (r *Reconciler) annotate(ctx context.Context, pool *v1beta1.NodePool, targe
 	if len(values) == 0 {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": values}})
+	// If somebody has paused it meanwhile, or another leader has seen more, nodes would boot with what is outdated.
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": pool.ResourceVersion, "annotations": values}})
 	if err != nil {
 		return err
 	}

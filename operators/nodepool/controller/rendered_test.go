@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -10,8 +11,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/internal/testenv"
@@ -93,6 +96,36 @@ func (m *management) awaitVersions(pool, not string, settled bool) string {
 		return nil
 	})
 	return got
+}
+
+// meanwhile does something after the NodePools were read, before it is written which configuration their nodes are to have.
+type meanwhile struct {
+	client.Reader
+	do func()
+}
+
+func (m *meanwhile) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if _, records := list.(*corev1.ConfigMapList); records {
+		m.do()
+	}
+	return m.Reader.List(ctx, list, options...)
+}
+
+// What was read of a NodePool may be old: somebody pauses it before an edit, or another leader has seen more.
+func TestATargetIsThatOfTheNodePoolAsItIs(t *testing.T) {
+	m := newManagement(t).withControlPlane()
+	m.configMap("boot", "config", "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: 40-boot}\nspec: {kernelArguments: [audit=0]}\n")
+	m.pool("pool-a", nil, []string{"boot"})
+	pause := func() {
+		m.do(m.Patch(t.Context(), &v1beta1.NodePool{ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: "pool-a"}}, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:""}}}`, nodegroup.PausedAnnotation))))
+	}
+	r := &Reconciler{Client: m.Client, Reader: &meanwhile{m.Client, pause}}
+	if _, err := r.Reconcile(t.Context(), requestFor(m.controlPlane)); !apierrors.IsConflict(err) {
+		t.Errorf("the error is %v, want a conflict", err)
+	}
+	if target, _, _ := m.versions("pool-a"); target != "" {
+		t.Errorf("the target is %s", target)
+	}
 }
 
 func TestConfigurationOfAPoolIsRendered(t *testing.T) {
