@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/internal/companiontest"
@@ -411,6 +412,33 @@ func TestReadNamesWhatIsWrongWithAPoolsConfigMaps(t *testing.T) {
 				t.Errorf("%d ConfigMaps are told of, and valid are %v", len(seen.faulty), seen.valid)
 			}
 		})
+	}
+}
+
+func TestATunedNamesTheConfigMapOfItsUser(t *testing.T) {
+	labels := func(kind string) map[string]string {
+		return map[string]string{kind: "true", tunedv1.NodePoolLabel: "pool-a"}
+	}
+	seen := read([]corev1.ConfigMap{
+		{ObjectMeta: metav1.ObjectMeta{Name: "tuned-pool-a", Labels: labels(tunedv1.TunedConfigLabel), Annotations: map[string]string{v1beta1.SourcesAnnotation: "other=more,queues=sysctls"}},
+			Data: map[string]string{"tuning": strings.ReplaceAll(tunedText("other", "1")+"---\n"+tunedText("queues", "1"), "priority: 20", "priority: 30")}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "perfprofile-pool-a", Labels: labels(v1beta1.PerformanceProfileLabel), Annotations: map[string]string{v1beta1.SourcesAnnotation: "cpus"}},
+			Data: map[string]string{"tuning": "apiVersion: performance.openshift.io/v2\nkind: PerformanceProfile\nmetadata: {name: edge}\nspec: {cpu: {reserved: '0', isolated: '1'}}\n"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "tuned-pool-b", Labels: map[string]string{tunedv1.TunedConfigLabel: "true", tunedv1.NodePoolLabel: "pool-b"}}, // HyperShift's
+			Data: map[string]string{"tuning": tunedText("queues", "1")}},
+	})
+	got := map[string]string{}
+	for _, tuneds := range seen.valid {
+		for _, tuned := range tuneds {
+			got[tuned.Name] = tuned.Annotations[v1beta1.SourcesAnnotation]
+		}
+	}
+	want := map[string]string{
+		tuning.HostedName("other", "pool-a"): "more", tuning.HostedName("queues", "pool-a"): "sysctls", tuning.HostedName("openshift-node-performance-edge", "pool-a"): "cpus",
+		tuning.HostedName("queues", "pool-b"): "",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("they come from %v, want %v: %v", got, want, seen.broken)
 	}
 }
 

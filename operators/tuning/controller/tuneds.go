@@ -148,6 +148,10 @@ func ofPool(pool string, found []*corev1.ConfigMap) (tuneds []tunedv1.Tuned, mor
 			if tuneds, err = tuning.Parse(names[0], text); err != nil {
 				return nil, details{}, err
 			}
+			for source := range strings.SplitSeq(of[0].Annotations[v1beta1.SourcesAnnotation], ",") {
+				name, configMap, _ := strings.Cut(source, "=")
+				comesFrom(tuneds, name, configMap)
+			}
 			continue
 		}
 		rendered, err := tuning.ParsePerformanceProfile(names[0], text)
@@ -157,6 +161,7 @@ func ofPool(pool string, found []*corev1.ConfigMap) (tuneds []tunedv1.Tuned, mor
 		if tuneds, err = tuning.WithPerformance(tuneds, rendered); err != nil {
 			return nil, details{}, fmt.Errorf("ConfigMap %s: %w", names[0], err)
 		}
+		comesFrom(tuneds, rendered.Tuned, of[0].Annotations[v1beta1.SourcesAnnotation])
 		more.performance = &rendered
 	}
 	more.input = v1beta1.InputHash(texts[v1beta1.TunedConfigLabel], texts[v1beta1.PerformanceProfileLabel])
@@ -164,6 +169,13 @@ func ofPool(pool string, found []*corev1.ConfigMap) (tuneds []tunedv1.Tuned, mor
 		tuneds[i] = *tuning.Hosted(&tuneds[i], pool)
 	}
 	return tuneds, more, nil
+}
+
+// comesFrom says on a Tuned which ConfigMap of its user it comes from, if that is known.
+func comesFrom(tuneds []tunedv1.Tuned, name, configMap string) {
+	if at := slices.IndexFunc(tuneds, func(tuned tunedv1.Tuned) bool { return tuned.Name == name }); at >= 0 && configMap != "" {
+		metav1.SetMetaDataAnnotation(&tuneds[at].ObjectMeta, v1beta1.SourcesAnnotation, configMap)
+	}
 }
 
 // namesOf returns the names of ConfigMaps, in their order.

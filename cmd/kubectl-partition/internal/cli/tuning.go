@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/performance"
 	"workload.openshift.io/operators/tuning"
@@ -108,7 +109,8 @@ type tunedNode struct {
 	Node     string `json:"node"`
 	NodePool string `json:"nodePool,omitempty"`
 	Profile  string `json:"profile"`
-	// Tuned has the recommendation, and ConfigMap is where the management cluster has that, in the control-plane namespace.
+	// Tuned has the recommendation, and ConfigMap is where the management cluster has that: the one that the NodePool names or, if that is
+	// not known, its copy in the control-plane namespace.
 	Tuned     string `json:"tuned,omitempty"`
 	ConfigMap string `json:"configMap,omitempty"`
 	// Why is the entry of that Tuned which the node gets: its priority, and what it goes by.
@@ -264,7 +266,7 @@ func statusOf(nodes []corev1.Node, profiles []tunedv1.Profile, tuneds []tunedv1.
 		one.Tuned, one.Tie = profile.Annotations[tuning.TunedAnnotation], profile.Annotations[tuning.TieAnnotation]
 		if tuned, ok := tunedOf[one.Tuned]; ok {
 			if pool := tuned.Labels[tunedv1.NodePoolNameLabel]; pool != "" {
-				one.ConfigMap = "tuned-" + pool
+				one.ConfigMap = cmp.Or(tuned.Annotations[v1beta1.SourcesAnnotation], v1beta1.TunedConfigMapName(pool))
 			}
 			one.Why = whyChosen(tuned, nodes[i].Labels, one.Profile)
 		}

@@ -131,6 +131,9 @@ func TestTuningStatus(t *testing.T) {
 		"the entry that the node's labels choose": {func(_ *tunedv1.Profile, object *tunedv1.Tuned) {
 			object.Spec.Recommend = append(object.Spec.Recommend, tunedv1.TunedRecommend{Profile: "queues", Priority: 5, Match: []tunedv1.TunedMatch{{Label: tunedv1.NodePoolLabel}}})
 		}, []string{"priority 5, by hypershift.openshift.io/nodePool"}},
+		"the ConfigMap that the NodePool names": {func(_ *tunedv1.Profile, object *tunedv1.Tuned) {
+			object.Annotations = map[string]string{v1beta1.SourcesAnnotation: "sysctls"}
+		}, []string{"queues-c82f3ed1  sysctls    priority 20, every node"}},
 		"an entry that has just gone": {func(_ *tunedv1.Profile, object *tunedv1.Tuned) { object.Spec.Recommend = nil }, []string{"tuned-pool-a  -    True     False"}},
 		"control characters":          {func(p *tunedv1.Profile, _ *tunedv1.Tuned) { p.Spec.Config.TunedProfile = "a\x1b[31m" }, []string{`a\x1b[31m`}},
 	} {

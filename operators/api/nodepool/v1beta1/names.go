@@ -36,7 +36,7 @@ const (
 )
 
 // SourcesAnnotation of a ConfigMap with Tuned manifests says where each comes from: TUNED=CONFIGMAP, separated by commas, in
-// the order of the Tuneds' names. On a copy of a KubeletConfig it has the name of its ConfigMap alone.
+// the order of the Tuneds' names. On any other copy, and on a Tuned of the hosted cluster, it has the name of the ConfigMap alone.
 const SourcesAnnotation = "nodepool.workload.openshift.io/sources"
 
 // NodesLabel marks ConfigMaps in the control plane's namespace in which the provider of machines records which nodes are
