@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	"workload.openshift.io/operators/companion"
@@ -310,6 +311,16 @@ func TestTampering(t *testing.T) {
 			t.Logf("%s is repaired after %s", name, c.awaitCopies(within, want).Round(time.Millisecond))
 		}
 	})
+}
+
+// A Node that no record names loses its label in time, whatever is wrong with another record.
+func TestAWrongRecordKeepsNobodyWaiting(t *testing.T) {
+	wrong := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nodes", Labels: map[string]string{v1beta1.NodesLabel: ""}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{v1beta1.PoolLabel: "pool-a"}}}
+	n := &Nodes{Home: fake.NewClientBuilder().WithObjects(wrong).Build(), Hosted: fake.NewClientBuilder().WithObjects(node).Build(), Namespace: namespace, Patience: patience}
+	if result, err := n.Reconcile(t.Context(), one); err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > patience {
+		t.Errorf("the next look is after %s, want %s: %v", result.RequeueAfter, patience, err)
+	}
 }
 
 func TestNodesGetTheirPools(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +38,7 @@ type Nodes struct {
 	Now func() time.Time
 
 	unrecorded hostedconfig.Unrecorded
+	told       sets.Set[string]
 }
 
 // +kubebuilder:rbac:roleName=hostedconfig-hosted,groups="",resources=nodes,verbs=list;watch;patch
@@ -74,7 +76,8 @@ func (n *Nodes) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	}
 	labelling := hostedconfig.Label(records.Items, seen, n.unrecorded, now, n.Patience)
 	n.unrecorded = labelling.Unrecorded
-	errs := labelling.Problems
+	n.tell(ctx, labelling.Problems)
+	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(labelling.Set)) {
 		node, pool := nodes[name], labelling.Set[name]
 		if nodegroup.Paused(node) {
@@ -97,4 +100,16 @@ func (n *Nodes) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: max(time.Millisecond, labelling.Again.Sub(now))}, nil
+}
+
+// tell logs each problem of the records once. They are no errors: what is due would wait as long as what does not heal by itself.
+func (n *Nodes) tell(ctx context.Context, problems []error) {
+	told := sets.New[string]()
+	for _, problem := range problems {
+		if !n.told.Has(problem.Error()) {
+			klog.FromContext(ctx).Error(problem, "A Node does not get its pool from the records")
+		}
+		told.Insert(problem.Error())
+	}
+	n.told = told
 }
