@@ -15,7 +15,7 @@ import (
 
 // PoolProfile returns the profile that all nodes of a pool get, whatever their labels are: that of the best entry without match.
 // Only such an entry gives kernel arguments, since a pool's nodes boot with one configuration. Tuneds are the pool's own, without
-// the default. It is empty if there is none.
+// the default. It is empty if there is none, or if the default wins over it.
 func PoolProfile(tuneds []tunedv1.Tuned) string {
 	whole := make([]tunedv1.Tuned, 0, len(tuneds))
 	for _, tuned := range tuneds {
@@ -23,6 +23,9 @@ func PoolProfile(tuneds []tunedv1.Tuned) string {
 		whole = append(whole, tuned)
 	}
 	choice, _ := Choose(Node{}, whole)
+	if choice.Priority > nodePriority || choice.Priority == nodePriority && choice.Tuned > tunedv1.DefaultName {
+		return ""
+	}
 	return choice.Profile
 }
 

@@ -83,11 +83,12 @@ func TestPoolProfile(t *testing.T) {
 		entries []tunedv1.TunedRecommend
 		want    string
 	}{
-		"none":                                  {nil, ""},
-		"the best without match":                {[]tunedv1.TunedRecommend{entry("a", 30), entry("b", 20)}, "b"},
-		"an entry with match gives none":        {[]tunedv1.TunedRecommend{entry("a", 30), entry("b", 20, "x")}, "a"},
-		"entries with match alone give none":    {[]tunedv1.TunedRecommend{entry("b", 20, "x")}, ""},
-		"of one priority the first entry is it": {[]tunedv1.TunedRecommend{entry("z", 20), entry("a", 20)}, "z"},
+		"none":                                   {nil, ""},
+		"the best without match":                 {[]tunedv1.TunedRecommend{entry("a", 30), entry("b", 20)}, "b"},
+		"an entry with match gives none":         {[]tunedv1.TunedRecommend{entry("a", 30), entry("b", 20, "x")}, "a"},
+		"entries with match alone give none":     {[]tunedv1.TunedRecommend{entry("b", 20, "x")}, ""},
+		"one that the default wins over is none": {[]tunedv1.TunedRecommend{entry("a", 50)}, ""},
+		"of one priority the first entry is it":  {[]tunedv1.TunedRecommend{entry("z", 20), entry("a", 20)}, "z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := PoolProfile([]tunedv1.Tuned{{Spec: tunedv1.TunedSpec{Recommend: test.entries}}}); got != test.want {
