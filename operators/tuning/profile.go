@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 
@@ -65,34 +66,24 @@ func Chain(spec tunedv1.ProfileSpec, other func(name string) (text string, ok bo
 // readProfile reads a TuneD profile (tuned/profiles/loader.py and unit.py): its units, its variables, and the profiles that it
 // includes before its own. What TuneD must compute to know an included profile's name is left out.
 func readProfile(text string) (units []Unit, variables []Option, included []string) {
-	unit := -1
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if match := section.FindStringSubmatch(line); match != nil {
-			units = append(units, Unit{Name: match[1], Plugin: match[1], Enabled: true})
-			unit = len(units) - 1
-			continue
-		}
-		if line == "" || line[0] == '#' || line[0] == ';' || unit < 0 {
-			continue
-		}
-		name, value, _ := strings.Cut(line, "=")
-		if at := strings.Index(value, " #"); at >= 0 {
-			value = value[:at]
-		}
-		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-		switch u := &units[unit]; {
-		case u.Name == "main" && name == "include":
-			if !strings.Contains(value, "${") {
-				included = append(included, includes.Split(value, -1)...)
+	units = sectionsOf(text)
+	for i := range units {
+		u := &units[i]
+		u.Options = slices.DeleteFunc(u.Options, func(option Option) bool {
+			switch {
+			case u.Name == "main" && option.Name == "include":
+				if !strings.Contains(option.Value, "${") {
+					included = append(included, includes.Split(option.Value, -1)...)
+				}
+			case u.Name != "main" && option.Name == "type":
+				u.Plugin = option.Value
+			case u.Name != "main" && option.Name == "enabled":
+				u.Enabled = !slices.Contains(off, strings.ToLower(option.Value))
+			default:
+				return false
 			}
-		case u.Name != "main" && name == "type":
-			u.Plugin = value
-		case u.Name != "main" && name == "enabled":
-			u.Enabled = !slices.Contains(off, strings.ToLower(value))
-		default:
-			u.Options = append(u.Options, Option{name, value})
-		}
+			return true
+		})
 	}
 	units = slices.DeleteFunc(units, func(u Unit) bool {
 		if u.Name == "variables" {
@@ -101,6 +92,37 @@ func readProfile(text string) (units []Unit, variables []Option, included []stri
 		return u.Name == "main" || u.Name == "variables"
 	})
 	return units, variables, included
+}
+
+// comment is one of a whole line, or the end of a line.
+var comment = regexp.MustCompile(`^\s*;.*|(^|\s)#.*`)
+
+// sectionsOf reads the sections of a profile as Python's configparser does with TuneD's settings: a line that is indented deeper than an
+// option before it goes on with its value.
+func sectionsOf(text string) (units []Unit) {
+	indent, open := 0, false
+	for line := range strings.Lines(text) {
+		line = strings.TrimRightFunc(comment.ReplaceAllString(line, ""), unicode.IsSpace)
+		content := strings.TrimLeftFunc(line, unicode.IsSpace)
+		if content == "" {
+			continue
+		}
+		deeper := len(line) - len(content)
+		if deeper > indent && open {
+			options := units[len(units)-1].Options
+			options[len(options)-1].Value += "\n" + content
+			continue
+		}
+		indent = deeper
+		if match := section.FindStringSubmatch(content); match != nil {
+			units, open = append(units, Unit{Name: match[1], Plugin: match[1], Enabled: true}), false
+		} else if len(units) > 0 {
+			name, value, _ := strings.Cut(content, "=")
+			u := &units[len(units)-1]
+			u.Options, open = append(u.Options, Option{strings.TrimSpace(name), strings.TrimSpace(value)}), true
+		}
+	}
+	return units
 }
 
 // Settings is what a Profile sets, as far as its own profiles say.

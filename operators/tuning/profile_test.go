@@ -22,6 +22,9 @@ func TestReadProfile(t *testing.T) {
 		"main's summary is no option":     {"[main]\nsummary=x\ntype=y\n[vm]\n", "[{vm vm true []}]", "[]"},
 		"lines that end with a return":    {"[sysctl]\r\na=1\r\n", "[{sysctl sysctl true [{a 1}]}]", "[]"},
 		"a value with an equals sign":     {"[bootloader]\ncmdline=a=b c=d\n", "[{bootloader bootloader true [{cmdline a=b c=d}]}]", "[]"},
+		"a value that goes on":            {"[bootloader]\ncmdline=+a=1\n   b=2 # why\n\n\t[c]\nd=1\n", "[{bootloader bootloader true [{cmdline +a=1\nb=2\n[c]} {d 1}]}]", "[]"},
+		"a profile that is indented":      {"  [main]\n  include=a,\n    b\n  [vm]\n  enabled=0\n  a=1\n", "[{vm vm false [{a 1}]}]", "[a b]"},
+		"a comment after a tab":           {"[sysctl]\na=1\t# why\nb=x#y\n", "[{sysctl sysctl true [{a 1} {b x#y}]}]", "[]"},
 		"an option without an equals one": {"[sysctl]\na\n", "[{sysctl sysctl true [{a }]}]", "[]"},
 	} {
 		t.Run(name, func(t *testing.T) {

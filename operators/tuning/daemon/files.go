@@ -215,13 +215,11 @@ func (f files) kernelArguments() string {
 	if err != nil {
 		return ""
 	}
-	for line := range strings.Lines(string(data)) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "TUNED_BOOT_CMDLINE="); ok {
-			// The argument at the end may end with a quote of its own.
-			return strings.TrimSpace(strings.TrimSuffix(strings.TrimPrefix(value, `"`), `"`))
-		}
-	}
-	return ""
+	// A value that goes on over several lines in the profile does so here. The argument at the end may end with a quote of its own.
+	_, value, _ := strings.Cut("\n"+string(data), "\nTUNED_BOOT_CMDLINE=")
+	value, _, _ = strings.Cut(value, "\nTUNED_BOOT_INITRD_ADD=")
+	value = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(value), `"`), `"`)
+	return strings.Join(strings.Fields(value), " ")
 }
 
 // safe reports whether a text can be the name of a directory in TuneD's. The operator accepts fewer.

@@ -56,6 +56,10 @@ func startTuned(f files, python string, record Record) (*process, error) {
 	if err := absent(os.Remove(f.pid())); err != nil {
 		return nil, err
 	}
+	// TuneD replaces one line of this file, and its value may have several.
+	if err := replace(f.cmdline(), ""); err != nil {
+		return nil, err
+	}
 	if err := absent(os.Remove(f.signals())); err != nil {
 		return nil, err
 	}
