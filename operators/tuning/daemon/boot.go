@@ -134,7 +134,7 @@ func (k kept) storeImage(root, image string) error {
 		return err
 	}
 	if err := os.CopyFS(next, source); err != nil {
-		return err
+		return errors.Join(err, os.RemoveAll(next)) // the host may need the room
 	}
 	directory, err := os.Open(k.directory)
 	if err != nil {

@@ -324,6 +324,25 @@ func TestARootFileSystemIsKeptWithoutWhatIsMountedInIt(t *testing.T) {
 	}
 }
 
+// What could not be copied whole takes no room: the host's disk may be full.
+func TestAHalfCopiedImageIsRemoved(t *testing.T) {
+	root, directory := t.TempDir(), filepath.Join(t.TempDir(), strings.Repeat("d", 200))
+	// The copy has a path that is longer than the kernel takes.
+	deep := root
+	for len(deep) < unix.PathMax-200 {
+		deep = filepath.Join(deep, strings.Repeat("r", 100))
+	}
+	if err := os.MkdirAll(deep, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := (kept{directory}).storeImage(root, "image:1"); err == nil {
+		t.Fatal("it was copied")
+	}
+	if entries, err := os.ReadDir(directory); err != nil || len(entries) > 0 {
+		t.Errorf("there are %v: %v", entries, err)
+	}
+}
+
 // The host's unit names what the pods of the operand have, and gives up after partition-node has.
 func TestTheUnitOfTheHostFitsTheOperand(t *testing.T) {
 	text := func(path ...string) string {
