@@ -290,7 +290,6 @@ func (d *Daemon) change(ctx context.Context, now time.Time) {
 		}
 		return
 	}
-	d.notes(ctx)
 	record, err := d.write(d.desired)
 	if err != nil {
 		d.state.problem = err
@@ -298,6 +297,7 @@ func (d *Daemon) change(ctx context.Context, now time.Time) {
 		log.Error(err, "Writing the profiles failed")
 		return
 	}
+	d.notes(ctx) // not before: a deferred profile would wait for another boot
 	before := d.held
 	if d.running != nil && (before.Debug != record.Debug || before.ReapplySysctl != record.ReapplySysctl) {
 		d.undo(ctx)

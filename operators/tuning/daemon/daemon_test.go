@@ -648,6 +648,35 @@ func TestADeferredProfileWaitsForTheNextBoot(t *testing.T) {
 	}
 }
 
+// What hinders a deferred profile at its boot does not make it wait for another one.
+func TestADeferredProfileIsTriedAgainInItsBoot(t *testing.T) {
+	directory := t.TempDir()
+	d := &Daemon{EtcDir: filepath.Join(directory, "etc"), RunDir: filepath.Join(directory, "run"), Python: "/bin/true", BootID: "b"}
+	d.defaults()
+	profile := &tunedv1.Profile{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tunedv1.Namespace, Name: "n", Annotations: map[string]string{tunedv1.DeferredAnnotation: tunedv1.DeferAlways}},
+		Spec:       spec(sets("1")), Status: tunedv1.ProfileStatus{Conditions: []metav1.Condition{{Type: tunedv1.ConditionApplied}}},
+	}
+	if err := os.WriteFile(d.EtcDir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.booted = true
+	now := time.Now()
+	d.see(profile, now)
+	d.step(t.Context(), now)
+	if err := os.Remove(d.EtcDir); err != nil {
+		t.Fatal(err)
+	}
+	now, d.reportAt = now.Add(time.Minute), time.Time{} // nobody is there to be told
+	d.step(t.Context(), now)
+	if d.running != nil {
+		d.running.kill()
+	}
+	if d.state.waits || d.held.Profile == "" {
+		t.Errorf("it waits: %t, and has %q", d.state.waits, d.held.Profile)
+	}
+}
+
 func TestADeferralThatIsPutBackAtOnceLetsNothingThrough(t *testing.T) {
 	n := newNode(t)
 	n.start()
