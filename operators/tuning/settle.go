@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
-	"workload.openshift.io/operators/api/untrusted"
 )
 
 // PoolProfile returns the profile that all nodes of a pool get, whatever their labels are: that of the best entry without match.
@@ -158,9 +157,13 @@ func line(arguments []string) string {
 	return strings.Join(arguments, " ")
 }
 
-// several joins the first of some texts.
+// several joins the first of some texts. It does not say how many more there are: that changes with each report of a node, and each change
+// is two writes in the management cluster.
 func several(texts []string) string {
 	const most = 5
 	slices.Sort(texts)
-	return strings.Join(untrusted.First(texts, most), "; ")
+	if len(texts) > most {
+		texts = append(texts[:most], "and others")
+	}
+	return strings.Join(texts, "; ")
 }

@@ -71,6 +71,24 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// Each other message is written to the management cluster twice.
+func TestReportsOfManyNodesAreFewMessages(t *testing.T) {
+	const nodes = 200
+	reports := make([]Report, nodes)
+	for i := range reports {
+		reports[i] = Report{Node: fmt.Sprintf("n%d", i), Waits: "it is late"}
+	}
+	messages := map[string]bool{}
+	for _, i := range rand.New(rand.NewPCG(1, 1)).Perm(nodes) {
+		messages[Settle("now", Requested{}, reports, nil, "").Message] = true
+		reports[i].Waits = ""
+	}
+	if len(messages) > nodes/5 {
+		t.Errorf("there are %d", len(messages))
+	}
+	t.Logf("there are %d", len(messages))
+}
+
 func TestPoolProfile(t *testing.T) {
 	entry := func(profile string, priority int64, labels ...string) tunedv1.TunedRecommend {
 		r := tunedv1.TunedRecommend{Profile: profile, Priority: priority}
