@@ -28,7 +28,7 @@ type Option struct{ Name, Value string }
 var (
 	section  = regexp.MustCompile(`^\[([^\]]+)\]`)
 	includes = regexp.MustCompile(`\s*[,;]\s*`)
-	off      = []string{"0", "false", "no", "off", "n"}
+	on       = []string{"True", "true", "1"} // any other value switches off
 )
 
 // Chain returns the units and the variables of the profiles of which a spec's chosen one consists, and the names of these, all in
@@ -78,7 +78,7 @@ func readProfile(text string) (units []Unit, variables []Option, included []stri
 			case u.Name != "main" && option.Name == "type":
 				u.Plugin = option.Value
 			case u.Name != "main" && option.Name == "enabled":
-				u.Enabled = !slices.Contains(off, strings.ToLower(option.Value))
+				u.Enabled = slices.Contains(on, option.Value)
 			default:
 				return false
 			}

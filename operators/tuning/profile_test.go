@@ -11,21 +11,22 @@ import (
 
 func TestReadProfile(t *testing.T) {
 	for name, test := range map[string]struct{ text, units, included string }{
-		"nothing":                         {"", "[]", "[]"},
-		"an option before any section":    {"a=b\n[sysctl]\n", "[{sysctl sysctl true []}]", "[]"},
-		"options and comments":            {"[sysctl]\n# no\n; no\nkernel.a = 1 # why\nkernel.b=2\n", "[{sysctl sysctl true [{kernel.a 1} {kernel.b 2}]}]", "[]"},
-		"a section of another type":       {"[mine]\ntype=sysctl\na=1\n", "[{mine sysctl true [{a 1}]}]", "[]"},
-		"a section that is switched off":  {"[vm]\nenabled=false\na=1\n", "[{vm vm false [{a 1}]}]", "[]"},
-		"included profiles":               {"[main]\ninclude=a, b ;c\n", "[]", "[a b c]"},
-		"an include that TuneD computes":  {"[main]\ninclude=${f:virt_check:a:b}\n", "[]", "[]"},
-		"variables are no plugin":         {"[variables]\nx=1\n[vm]\n", "[{vm vm true []}]", "[]"},
-		"main's summary is no option":     {"[main]\nsummary=x\ntype=y\n[vm]\n", "[{vm vm true []}]", "[]"},
-		"lines that end with a return":    {"[sysctl]\r\na=1\r\n", "[{sysctl sysctl true [{a 1}]}]", "[]"},
-		"a value with an equals sign":     {"[bootloader]\ncmdline=a=b c=d\n", "[{bootloader bootloader true [{cmdline a=b c=d}]}]", "[]"},
-		"a value that goes on":            {"[bootloader]\ncmdline=+a=1\n   b=2 # why\n\n\t[c]\nd=1\n", "[{bootloader bootloader true [{cmdline +a=1\nb=2\n[c]} {d 1}]}]", "[]"},
-		"a profile that is indented":      {"  [main]\n  include=a,\n    b\n  [vm]\n  enabled=0\n  a=1\n", "[{vm vm false [{a 1}]}]", "[a b]"},
-		"a comment after a tab":           {"[sysctl]\na=1\t# why\nb=x#y\n", "[{sysctl sysctl true [{a 1} {b x#y}]}]", "[]"},
-		"an option without an equals one": {"[sysctl]\na\n", "[{sysctl sysctl true [{a }]}]", "[]"},
+		"nothing":                               {"", "[]", "[]"},
+		"an option before any section":          {"a=b\n[sysctl]\n", "[{sysctl sysctl true []}]", "[]"},
+		"options and comments":                  {"[sysctl]\n# no\n; no\nkernel.a = 1 # why\nkernel.b=2\n", "[{sysctl sysctl true [{kernel.a 1} {kernel.b 2}]}]", "[]"},
+		"a section of another type":             {"[mine]\ntype=sysctl\na=1\n", "[{mine sysctl true [{a 1}]}]", "[]"},
+		"a section that is switched off":        {"[vm]\nenabled=false\na=1\n", "[{vm vm false [{a 1}]}]", "[]"},
+		"and one by a word that is not TuneD's": {"[vm]\nenabled=yes\n[sysctl]\nenabled=True\n", "[{vm vm false []} {sysctl sysctl true []}]", "[]"},
+		"included profiles":                     {"[main]\ninclude=a, b ;c\n", "[]", "[a b c]"},
+		"an include that TuneD computes":        {"[main]\ninclude=${f:virt_check:a:b}\n", "[]", "[]"},
+		"variables are no plugin":               {"[variables]\nx=1\n[vm]\n", "[{vm vm true []}]", "[]"},
+		"main's summary is no option":           {"[main]\nsummary=x\ntype=y\n[vm]\n", "[{vm vm true []}]", "[]"},
+		"lines that end with a return":          {"[sysctl]\r\na=1\r\n", "[{sysctl sysctl true [{a 1}]}]", "[]"},
+		"a value with an equals sign":           {"[bootloader]\ncmdline=a=b c=d\n", "[{bootloader bootloader true [{cmdline a=b c=d}]}]", "[]"},
+		"a value that goes on":                  {"[bootloader]\ncmdline=+a=1\n   b=2 # why\n\n\t[c]\nd=1\n", "[{bootloader bootloader true [{cmdline +a=1\nb=2\n[c]} {d 1}]}]", "[]"},
+		"a profile that is indented":            {"  [main]\n  include=a,\n    b\n  [vm]\n  enabled=0\n  a=1\n", "[{vm vm false [{a 1}]}]", "[a b]"},
+		"a comment after a tab":                 {"[sysctl]\na=1\t# why\nb=x#y\n", "[{sysctl sysctl true [{a 1} {b x#y}]}]", "[]"},
+		"an option without an equals one":       {"[sysctl]\na\n", "[{sysctl sysctl true [{a }]}]", "[]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			units, _, included := readProfile(test.text)
