@@ -19,15 +19,15 @@ if [[ $file == *"$pinning" ]]; then
 fi
 
 # plan says what the kubelet of a node will do with the file. It ends with 0 if that is safe, with
-# 1 if it is not, and with 2 if it is not known.
+# 1 if it is not, and with 2 if it is not known. If kubectl fails, it prints a list without pods all the same.
 plan() {
-  kubectl get pods --all-namespaces --field-selector "spec.nodeName=$1" -o json | ssh "root@$1" "umask 077; cat > $pinning.pods"
+  kubectl get pods --all-namespaces --field-selector "spec.nodeName=$1" -o json | ssh "root@$1" "umask 077; cat > $pinning.pods" || return 2
   ssh "root@$1" "kubectl-partition plan --on-host --file $pinning.new --pods $pinning.pods; code=\$?; rm $pinning.pods; exit \$code"
 }
 
 # stop ends it all at a node, and says why.
 stop() {
-  ssh "root@$1" "rm -f $pinning.new" || true # it may be the node that cannot be reached
+  ssh "root@$1" "rm -f $pinning.new $pinning.pods" || true # it may be the node that cannot be reached
   echo "$1: $2" >&2
   exit 1
 }
