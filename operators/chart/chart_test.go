@@ -195,7 +195,7 @@ func withoutEmpty(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
 		for key, below := range value {
-			if list, ok := below.([]any); ok && len(list) == 0 && (key == "from" || key == "imagePullSecrets") {
+			if list, ok := below.([]any); ok && len(list) == 0 && key == "from" {
 				delete(value, key)
 				continue
 			}
@@ -346,8 +346,9 @@ cpupolicy: {enabled: true, config: {settings: {driver: rke2, agentImage: "regist
 		}
 		want := map[string]map[string]string{
 			"Deployment": {
-				"spec.replicas": "1", "spec.template.spec.nodeSelector": `{"a":"b","kubernetes.io/os":"linux"}`, "spec.template.spec.tolerations": `[{"operator":"Exists"}]`, "spec.template.spec.imagePullSecrets": `[{"name":"pull"}]`,
+				"spec.replicas": "1", "spec.template.spec.nodeSelector": `{"a":"b","kubernetes.io/os":"linux"}`, "spec.template.spec.tolerations": `[{"operator":"Exists"}]`,
 			},
+			"ServiceAccount": {"imagePullSecrets": `[{"name":"pull"}]`},
 			"ServiceMonitor": {"metadata.labels.release": `"prometheus"`, "metadata.labels.app\x00kubernetes\x00io/name": `"cpupolicy"`},
 			"PrometheusRule": {"metadata.labels.release": `"prometheus"`},
 		}[kind]
@@ -371,7 +372,7 @@ cpupolicy: {enabled: true, config: {settings: {driver: rke2, agentImage: "regist
 			t.Errorf("%s %s is\n%s", kind, object.GetName(), text)
 		}
 	}
-	for kind, least := range map[string]int{"Deployment": 2, "ServiceMonitor": 1, "PrometheusRule": 1, "NetworkPolicy": 3, "ClusterRoleBinding": 3} {
+	for kind, least := range map[string]int{"Deployment": 2, "ServiceAccount": 3, "ServiceMonitor": 1, "PrometheusRule": 1, "NetworkPolicy": 3, "ClusterRoleBinding": 3} {
 		if found[kind] < least {
 			t.Errorf("there are %d objects %s, want %d", found[kind], kind, least)
 		}

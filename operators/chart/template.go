@@ -223,6 +223,9 @@ func (p *part) templates(objects []map[string]any, common map[string]any) (byKey
 		// What looks like a template is not ours.
 		result := strings.ReplaceAll(string(text), "{{", `{{ "{{" }}`)
 		result = kept.ReplaceAllString(result, "    {{- if .Values.keepCRDs }}\n$0    {{- end }}\n")
+		if object["kind"] == "ServiceAccount" {
+			result += pullSecrets
+		}
 		for placeholder, expression := range p.expressions {
 			result = strings.ReplaceAll(result, placeholder, expression)
 		}
@@ -282,7 +285,6 @@ func (p *part) open(object, common map[string]any) (condition string, err error)
 		pod := spec["template"].(map[string]any)["spec"].(map[string]any)
 		choose(pod, "nodeSelector", "nodeSelector")
 		choose(pod, "tolerations", "tolerations")
-		pod["imagePullSecrets"] = p.expression("toJson .Values.imagePullSecrets")
 		container := pod["containers"].([]any)[0].(map[string]any)
 		choose(container, "resources", "resources")
 		choose(container, "imagePullPolicy", "imagePullPolicy")
@@ -304,6 +306,10 @@ func (p *part) open(object, common map[string]any) (condition string, err error)
 	}
 	return "", nil
 }
+
+// pullSecrets ends the template of a ServiceAccount. From there kube-apiserver takes them into all pods, also into those
+// that companions start on nodes. OpenShift writes its own into the field where the chart leaves it out.
+const pullSecrets = "{{- with .Values.imagePullSecrets }}\nimagePullSecrets: {{ toJson . }}\n{{- end }}\n"
 
 // policy is the annotation that has Helm keep an object. With any other value Helm forgets the object and leaves it, too
 // (pkg/action/resource_policy.go), so it must be there or not.
