@@ -83,7 +83,7 @@ func withDigests(t *testing.T, files map[string][]byte) string {
 func values(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var result map[string]any
-	if err := yaml.UnmarshalStrict([]byte("images: {registry: registry.example.com/partitioning}\n"+text), &result); err != nil {
+	if err := yaml.UnmarshalStrict([]byte("images: {registry: registry.example.com/partitioning/}\n"+text), &result); err != nil {
 		t.Fatal(err)
 	}
 	return result
@@ -303,6 +303,12 @@ func TestValuesThatMeanNothingAreRefused(t *testing.T) {
 		"another companion in a configuration":  {"cpupolicy: {config: {controller: tuning}}", "controller"},
 		"settings for a companion without any":  {"nodepool: {config: {settings: {a: b}}}", "settings"},
 		"an image of a program that is unknown": {"images: {partition-agents: a}", "partition-agents"},
+		"a label of nodes that is no text":      {"nodeSelector: {infra: true}", "/nodeSelector/infra"},
+		"a label that is a number":              {"monitoring: {labels: {release: 1}}", "/monitoring/labels/release"},
+		"a Secret that is a text":               {"imagePullSecrets: [pull]", "/imagePullSecrets/0"},
+		"a toleration that is a text":           {"tolerations: [infra]", "/tolerations/0"},
+		"an unknown way to pull images":         {"imagePullPolicy: always", "/imagePullPolicy"},
+		"a ServiceAccount without a namespace":  {"images: {registry: a}\ncpupolicy: {enabled: true}\nmonitoring: {serviceAccount: {name: prometheus}}", "monitoring.serviceAccount.namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var given map[string]any

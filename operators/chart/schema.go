@@ -122,7 +122,9 @@ func object(properties map[string]any) map[string]any {
 
 // schemaOf returns the schema of the chart's values.
 func schemaOf(parts []*part, common, configs map[string]any) (map[string]any, error) {
-	boolean, text, list, anything := map[string]any{"type": "boolean"}, map[string]any{"type": "string"}, map[string]any{"type": "array"}, map[string]any{"type": "object"}
+	boolean, text, anything := map[string]any{"type": "boolean"}, map[string]any{"type": "string"}, map[string]any{"type": "object"}
+	// What kube-apiserver would refuse must be refused before: Helm leaves a release whose installation fails halfway.
+	texts, list := map[string]any{"type": "object", "additionalProperties": text}, func(of map[string]any) map[string]any { return map[string]any{"type": "array", "items": of} }
 	images := map[string]any{"registry": text}
 	for _, name := range imagesOf(parts) {
 		images[name] = text
@@ -130,11 +132,11 @@ func schemaOf(parts []*part, common, configs map[string]any) (map[string]any, er
 	properties, hosted := map[string]any{
 		"global":           anything, // Helm adds it
 		"images":           object(images),
-		"imagePullSecrets": list,
+		"imagePullSecrets": list(object(map[string]any{"name": text})),
 		"keepCRDs":         boolean,
-		"networkPolicy":    object(map[string]any{"enabled": boolean, "from": list}),
+		"networkPolicy":    object(map[string]any{"enabled": boolean, "from": list(anything)}),
 		"monitoring": object(map[string]any{
-			"serviceMonitors": boolean, "rules": boolean, "dashboard": boolean, "labels": anything,
+			"serviceMonitors": boolean, "rules": boolean, "dashboard": boolean, "labels": texts,
 			"serviceAccount": object(map[string]any{"name": text, "namespace": text}),
 		}),
 	}, map[string]any{}
@@ -143,13 +145,14 @@ func schemaOf(parts []*part, common, configs map[string]any) (map[string]any, er
 		case map[string]any:
 			properties[name] = anything
 		case []any:
-			properties[name] = list
+			properties[name] = list(anything)
 		case string:
 			properties[name] = text
 		default:
 			properties[name] = map[string]any{"type": "integer", "minimum": 1}
 		}
 	}
+	properties["nodeSelector"], properties["imagePullPolicy"] = texts, map[string]any{"enum": []string{"Always", "IfNotPresent", "Never"}}
 	values := valuesOf(parts, common)
 	for _, p := range parts {
 		of := map[string]any{}

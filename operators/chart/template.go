@@ -275,7 +275,8 @@ func (p *part) open(object, common map[string]any) (condition string, err error)
 		subject := object["subjects"].([]any)[0].(map[string]any)
 		for field := range subject {
 			if field != "kind" {
-				subject[field] = p.expression("toJson .Values.monitoring.serviceAccount.%s", field)
+				value := "monitoring.serviceAccount." + field
+				subject[field] = p.expression("required %q .Values.%s | toJson", value+": give the name and the namespace", value)
 			}
 		}
 		return ".Values.monitoring.serviceAccount.name", nil

@@ -4,7 +4,7 @@
 {{- with get $values $name }}{{ . }}
 {{- else }}
 {{- $digest := get (include "digests" . | fromJson) $name | required (printf "images.%s: this chart was not packed by a release, so it names no image; set it" $name) }}
-{{- printf "%s/%s@%s" (required "images.registry: say where the images are, such as registry.example.com/partitioning" $values.registry) $name $digest }}
+{{- printf "%s/%s@%s" (required "images.registry: say where the images are, such as registry.example.com/partitioning" $values.registry | trimSuffix "/") $name $digest }}
 {{- end }}
 {{- end }}
 
