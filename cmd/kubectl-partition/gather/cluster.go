@@ -114,8 +114,8 @@ func ours(annotations map[string]string) map[string]string {
 	return kept
 }
 
-// hidden are fields of a pod's specification that an archive never has.
-var hidden = []string{"env", "envFrom", "imagePullSecrets", "volumes", "volumeMounts", "volumeDevices"}
+// hidden are fields of a pod that an archive never has: of its specification, and its and its node's addresses.
+var hidden = []string{"env", "envFrom", "imagePullSecrets", "volumes", "volumeMounts", "volumeDevices", "hostIP", "hostIPs", "podIP", "podIPs"}
 
 // withoutHidden removes these fields wherever they are.
 func withoutHidden(value any) {

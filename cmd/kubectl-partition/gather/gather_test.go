@@ -96,7 +96,7 @@ spec:
       imagePullSecrets: [{name: hidden}]
       volumes: [{name: v, secret: {secretName: hidden}}]
       initContainers: [{name: c, env: [{name: PASSWORD, value: hidden}], envFrom: [{secretRef: {name: hidden}}], volumeMounts: [{name: hidden}], args: [kept]}]
-status: {capacity: {cpu: "4"}}
+status: {capacity: {cpu: "4"}, hostIP: hidden, hostIPs: [{ip: hidden}], podIP: hidden, podIPs: [{ip: hidden}]}
 `
 	object := func() *unstructured.Unstructured {
 		o := &unstructured.Unstructured{}
