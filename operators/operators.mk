@@ -158,21 +158,27 @@ install: companion $(if $(REGISTRY),,operators-images) $(KUBECTL) ## Install a c
 # moment after it is deleted.
 HOSTED_KUBECONFIG ?=
 .PHONY: uninstall
-uninstall: companion operators $(KUBECTL) ## Remove a companion, OPERATOR=cpupolicy, and what it has left on nodes
+uninstall: companion hosted-kubeconfig operators $(KUBECTL) ## Remove a companion, OPERATOR=cpupolicy, and what it has left on nodes
 	@mkdir -p $(OUT)/operators/remove/$(OPERATOR)
 	@foreign=$$(scripts/operators-foreign.sh $(MANIFESTS) "$(KUBECTL)"); \
 	  printf 'resources: [../../../../$(MANIFESTS)]\n%s\n' "$${foreign:+patches:$$'\n'$$foreign}" >$(OUT)/operators/remove/$(OPERATOR)/kustomization.yaml
 	$(KUBECTL) delete --ignore-not-found -k $(OUT)/operators/remove/$(OPERATOR)
-	@if grep --quiet '^hostedConnection:' $(MANIFESTS)/config.yaml; then \
-	  [[ -n "$(HOSTED_KUBECONFIG)" ]] || { echo "make uninstall: $(OPERATOR) has also worked in a hosted cluster: make uninstall OPERATOR=$(OPERATOR) HOSTED_KUBECONFIG=..." >&2; exit 1; }; \
+	@if $(HOSTED); then \
 	  scripts/operators-uninstall-hosted.sh "$(OPERATOR)" $(MANIFESTS) "$(KUBECTL)" "$(CONTROLLER)" "$(HOSTED_KUBECONFIG)"; \
 	else \
 	  $(CONTROLLER) clean --controller=$(OPERATOR); \
 	fi
 
+# Variants of a companion, such as tuning-ordinary, are installed and removed otherwise.
 .PHONY: companion
 companion:
-	@[[ -n "$(OPERATOR)" && -e $(MANIFESTS)/kustomization.yaml ]] || { echo "make OPERATOR=cpupolicy ...: there is no companion \"$(OPERATOR)\" in operators/deploy" >&2; exit 1; }
+	@grep --quiet --no-messages --line-regexp "controller: $(OPERATOR)" $(MANIFESTS)/config.yaml || { echo "make OPERATOR=cpupolicy ...: there is no companion \"$(OPERATOR)\"" >&2; exit 1; }
+
+# HOSTED tells whether the companion also works in a hosted cluster.
+HOSTED = grep --quiet '^hostedConnection:' $(MANIFESTS)/config.yaml
+.PHONY: hosted-kubeconfig
+hosted-kubeconfig: companion
+	@! $(HOSTED) || [[ -r "$(HOSTED_KUBECONFIG)" ]] || { echo "make uninstall: $(OPERATOR) also works in a hosted cluster: make uninstall OPERATOR=$(OPERATOR) HOSTED_KUBECONFIG=..." >&2; exit 1; }
 
 $(BIN)/kubectl:
 	@$(MAKE) --no-print-directory build

@@ -4,6 +4,7 @@ package lint
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,5 +42,29 @@ func TestOnlyCommandsKnowCompanions(t *testing.T) {
 				t.Errorf("%s imports %s, which is a companion", file, path)
 			}
 		}
+	}
+}
+
+// What make uninstall cannot remove as a whole, it must not begin to remove.
+func TestMakeRemovesNothingBeforeItKnowsThatItCan(t *testing.T) {
+	kubectl := filepath.Join(t.TempDir(), "kubectl")
+	if err := os.WriteFile(kubectl, []byte("#!/bin/sh\ntouch $0.called\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ operator, want string }{
+		{"", `there is no companion ""`},
+		{"tuning-ordinary", `there is no companion "tuning-ordinary"`},
+		{"cpupolicy-cert-manager", `there is no companion "cpupolicy-cert-manager"`},
+		{"tuning", "tuning also works in a hosted cluster"},
+	} {
+		command := exec.CommandContext(t.Context(), "make", "--no-print-directory", "uninstall", "OPERATOR="+test.operator, "KUBECTL="+kubectl, "HOSTED_KUBECONFIG=")
+		command.Dir, command.Env = root, append(os.Environ(), "MAKEFLAGS=")
+		output, err := command.CombinedOutput()
+		if err == nil || !strings.Contains(string(output), test.want) {
+			t.Errorf("OPERATOR=%s: make ends with %v and says\n%s\nwant %q", test.operator, err, output, test.want)
+		}
+	}
+	if _, err := os.Stat(kubectl + ".called"); err == nil {
+		t.Error("it has called kubectl")
 	}
 }
