@@ -142,7 +142,7 @@ down: undo-tuning
 KUBEVIRT_GATE ?=
 .PHONY: install
 install: companion $(if $(REGISTRY),,operators-images) $(KUBECTL) ## Install a companion, OPERATOR=cpupolicy, on the current cluster of kubectl
-	scripts/operators-manifests.sh "$(OPERATOR)" $(MANIFESTS) $(if $(REGISTRY),$(OUT)/$(RELEASE)/images,$(MADE)) "$(KUBECTL)" "$(REGISTRY)"
+	scripts/operators-manifests.sh "$(OPERATOR)" $(MANIFESTS) $(if $(OWN),$(MADE),$(if $(REGISTRY),$(OUT)/$(RELEASE)/$(FORM)images,$(MADE))) "$(KUBECTL)" "$(REGISTRY)"
 	$(KUBECTL) apply --server-side --force-conflicts -k $(OUT)/operators/deploy/$(OPERATOR)
 	@nodes=$$($(KUBECTL) get nodes --output=name | wc -l); \
 	control_planes=$$($(KUBECTL) get nodes --selector=node-role.kubernetes.io/control-plane --output=name | wc -l); \

@@ -68,3 +68,18 @@ func TestMakeRemovesNothingBeforeItKnowsThatItCan(t *testing.T) {
 		t.Error("it has called kubectl")
 	}
 }
+
+func TestMakeInstallsTheImagesThatWerePushed(t *testing.T) {
+	for _, test := range []struct{ operator, fips, want string }{
+		{"cpupolicy", "", "_output/v9.9.9/images"},
+		{"cpupolicy", "1", "_output/v9.9.9/fips-images"},
+		{"example", "", "_output/operators/example/images"},
+	} {
+		command := exec.CommandContext(t.Context(), "make", "--no-print-directory", "--dry-run", "install", "OPERATOR="+test.operator, "REGISTRY=registry.example.com", "FIPS="+test.fips, "RELEASE=v9.9.9", "KUBECTL=/bin/true")
+		command.Dir, command.Env = root, append(os.Environ(), "MAKEFLAGS=")
+		output, err := command.CombinedOutput()
+		if err != nil || !strings.Contains(string(output), " "+test.want+" ") {
+			t.Errorf("OPERATOR=%s FIPS=%s: make would install\n%s\nwant the images of %s (%v)", test.operator, test.fips, output, test.want, err)
+		}
+	}
+}
