@@ -25,7 +25,7 @@ operators: packages ## Build the companions' programs, partition-controller, par
 
 .PHONY: operators-images
 operators-images: operators $(IMAGES) ## Make images of these programs, for this host's platform alone
-	scripts/operators-images.sh $(PROGRAMS) $(MADE) $(if $(OWN),,partition-tuned)
+	scripts/operators-images.sh $(PROGRAMS) $(if $(OWN),$(PROGRAMS)/topo-aware-scheduler,$(SCHEDULER)) $(MADE) $(if $(OWN),,partition-tuned)
 
 .PHONY: generate
 generate: packages ## Write the companions' CRDs, roles and deepcopy functions from their types and markers

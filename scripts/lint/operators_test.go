@@ -83,3 +83,41 @@ func TestMakeInstallsTheImagesThatWerePushed(t *testing.T) {
 		}
 	}
 }
+
+// Without a registry, the nodes of an older release get the scheduler of that release, and not the newest one, which may
+// have been built as well.
+func TestImagesHaveTheSchedulerOfTheRelease(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join(root, "scripts", "operators-images.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"scripts/operators-images.sh":                  string(script),
+		"_output/bin/images":                           "#!/bin/sh\necho \"$@\" >images\n",
+		"_output/bin/partition-controller":             "controller",
+		"_output/bin/topo-aware-scheduler":             "newest",
+		"_output/older/scheduler/topo-aware-scheduler": "older",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.CommandContext(t.Context(), "bash", "-ec", `git init --quiet . && git -c user.name=a -c user.email=a commit --quiet --allow-empty --message=a
+scripts/operators-images.sh _output/bin _output/older/scheduler/topo-aware-scheduler made partition-tuned`)
+	command.Dir = dir
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	images, err := os.ReadFile(filepath.Join(dir, "images"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "=_output/older/scheduler --bin="; !strings.Contains(string(images), "--only=partition-controller,topo-aware-scheduler,partition-tuned ") || !strings.Contains(string(images), want) {
+		t.Errorf("images is called with %s, want %q before other programs", images, want)
+	}
+}
