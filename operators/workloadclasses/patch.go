@@ -29,7 +29,10 @@ func Patch(before, after *corev1.Pod) ([]jsonpatch.Operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(patches, func(a, b jsonpatch.Operation) int { return cmp.Compare(a.Path, b.Path) })
+	// The shorter first: of a list, the tenth element comes before the eleventh.
+	slices.SortStableFunc(patches, func(a, b jsonpatch.Operation) int {
+		return cmp.Or(cmp.Compare(len(a.Path), len(b.Path)), cmp.Compare(a.Path, b.Path))
+	})
 	if added > 0 && len(before.Spec.InitContainers) == 0 {
 		return append(patches, jsonpatch.NewOperation("add", "/spec/initContainers", after.Spec.InitContainers)), nil
 	}

@@ -4,6 +4,8 @@ package workloadclasses
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -18,7 +20,7 @@ kind: WorkloadClasses
 classes:
 - name: a
   nodeSelector: {c: a}
-  tolerations: [{key: a, operator: Exists}]
+  tolerations: [{key: a, operator: Exists}, {key: d, operator: Exists}]
   requestFloors: {cpu: 100m}
   initContainers: [{name: wait, image: i}, {name: fetch, image: i}]
 rules: [{name: all, class: a}]
@@ -26,7 +28,9 @@ rules: [{name: all, class: a}]
 	if err != nil {
 		t.Fatal(err)
 	}
+	tolerations := slices.Repeat([]string{`{"key":"b","operator":"Exists","some":5}`}, 9)
 	for name, posted := range map[string]string{
+		"a pod with nine tolerations":   `{"new":1,"metadata":{"name":"p","newer":2},"spec":{"newest":3,"containers":[{"name":"main","resources":{},"other":4}],"tolerations":[` + strings.Join(tolerations, ",") + `]}}`,
 		"a pod without init containers": `{"new":1,"metadata":{"name":"p","newer":2},"spec":{"newest":3,"containers":[{"name":"main","resources":{},"other":4}],"tolerations":[{"key":"b","operator":"Exists","some":5}]}}`,
 		"a pod with init containers":    `{"new":1,"metadata":{"name":"p","newer":2},"spec":{"newest":3,"initContainers":[{"name":"first","resources":{},"other":6}],"containers":[{"name":"main","resources":{},"other":4}],"tolerations":[{"key":"b","operator":"Exists","some":5}]}}`,
 	} {
