@@ -219,15 +219,24 @@ func hasContainer(pod *corev1.Pod, name string) bool {
 }
 
 // raiseRequests brings containers up to the floors. Init containers stay as they are: they run one
-// after another, and before.
+// after another, and before. So do containers of a pod that asks for a resource as a whole, since kube-apiserver refuses it
+// if they ask for more.
 func (c *Class) raiseRequests(pod *corev1.Pod) {
 	if partitioned(pod) {
 		return // what it asks for is not what it says
 	}
+	floors := maps.Clone(c.RequestFloors)
+	if whole := pod.Spec.Resources; whole != nil {
+		maps.DeleteFunc(floors, func(name corev1.ResourceName, _ resource.Quantity) bool {
+			_, asks := whole.Requests[name]
+			_, limits := whole.Limits[name]
+			return asks || limits
+		})
+	}
 	for i := range pod.Spec.Containers {
 		resources := &pod.Spec.Containers[i].Resources
-		for _, name := range slices.Sorted(maps.Keys(c.RequestFloors)) {
-			want := c.RequestFloors[name]
+		for _, name := range slices.Sorted(maps.Keys(floors)) {
+			want := floors[name]
 			limit, limited := resources.Limits[name]
 			if limited && want.Cmp(limit) > 0 {
 				want = limit

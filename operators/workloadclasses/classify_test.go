@@ -192,6 +192,14 @@ spec:
 			t.Errorf("the pod is\n%s", toYAML(t, pod))
 		}
 	}
+	// kube-apiserver refuses a pod whose containers ask for more than it does as a whole.
+	whole := parse(t, `spec: {resources: {requests: {cpu: 150m}}, containers: [{name: a}, {name: b, resources: {requests: {cpu: 10m}}}]}`)
+	config.Mutate(whole, "x", Cluster{})
+	for i, want := range []string{`{name: a, resources: {requests: {memory: 100Mi}}}`, `{name: b, resources: {requests: {cpu: 10m, memory: 100Mi}}}`} {
+		if got := whole.Spec.Containers[i]; !equality.Semantic.DeepEqual(got, parse(t, "spec: {containers: ["+want+"]}").Spec.Containers[0]) {
+			t.Errorf("of a pod that asks for CPU as a whole, a container is\n%s", toYAML(t, got))
+		}
+	}
 	if outcome := config.Mutate(&corev1.Pod{}, "x", Cluster{}); outcome.Rule != "nothing" || outcome.Reason != RuleWithoutClass {
 		t.Errorf("a rule without a class: %+v", outcome)
 	}
