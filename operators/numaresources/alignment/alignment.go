@@ -52,8 +52,8 @@ const (
 	policyNone           = "none"
 )
 
-// maxZones is how many zones are looked at. The kubelet's topology manager starts with eight at most
-// (pkg/kubelet/cm/topologymanager/policy_options.go).
+// maxZones is how many zones are looked at where a kubelet refuses pods. Its topology manager starts with eight at most
+// (pkg/kubelet/cm/topologymanager/policy_options.go), unless its policy is none, or it is told to take more.
 const maxZones = 16
 
 // Read reads a NodeResourceTopology. An error says why it cannot be relied upon.
@@ -75,7 +75,7 @@ func Read(topology *v1alpha2.NodeResourceTopology) (Node, error) {
 		}
 		node.Zones = append(node.Zones, z)
 	}
-	if len(node.Zones) > maxZones {
+	if node.Refuses() && len(node.Zones) > maxZones {
 		return Node{}, fmt.Errorf("the report has %d zones, at most %d are looked at", len(node.Zones), maxZones)
 	}
 	return node, nil
@@ -500,9 +500,9 @@ func hasMemory(a Amounts) bool {
 	return false
 }
 
-// Spans reports whether any of it needs more than one zone.
+// Spans reports whether any of it needs more than one zone, where the kubelet refuses pods.
 func (n Node) Spans(need Need) bool {
-	return slices.ContainsFunc(slices.Concat(need.Items, need.Starts), func(item Item) bool {
+	return n.Refuses() && slices.ContainsFunc(slices.Concat(need.Items, need.Starts), func(item Item) bool {
 		size, lack := n.size(item)
 		return lack == nil && size > 1
 	})

@@ -4,6 +4,7 @@ package alignment_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -180,6 +181,25 @@ func TestCheckWithout(t *testing.T) {
 				t.Errorf("got %v", lack)
 			}
 		})
+	}
+}
+
+// With the policy none a kubelet starts whatever the number of NUMA nodes is, and takes CPUs of any.
+func TestManyZones(t *testing.T) {
+	zones := slices.Repeat([]string{"cpu=4/8"}, 32)
+	node, err := alignment.Read(report("none", "container", zones...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lack := node.Check(node.Needed(pod("cpu=100")), alignment.Others{}); lack != nil {
+		t.Errorf("a pod that fits: %s", lack)
+	}
+	thirty := node.Needed(pod("cpu=30"))
+	if lack := node.CheckWithout(node.Needed(pod("cpu=150")), alignment.Others{}, nil, []alignment.Need{thirty}); lack == nil {
+		t.Error("a pod is placed where none is certain to leave so much")
+	}
+	if _, err := alignment.Read(report("restricted", "container", zones...)); err == nil {
+		t.Error("32 zones are looked at where the kubelet refuses pods")
 	}
 }
 
