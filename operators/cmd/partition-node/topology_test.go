@@ -25,6 +25,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/cert"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
@@ -465,6 +466,14 @@ func TestAnExporterWritesForItsOwnNode(t *testing.T) {
 			owner.Kind = "Pod"
 			return bound.Create(t.Context(), topology("mine", owner), client.DryRunAll)
 		}, "must be its Node"},
+		"a number that takes hours to read": {func() error {
+			resources := map[string]any{"name": "cpu", "capacity": int64(8), "allocatable": "8", "available": "1e-99999999"}
+			object := &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": v1alpha2.SchemeGroupVersion.String(), "kind": "NodeResourceTopology", "metadata": map[string]any{"name": "mine"},
+				"zones": []any{map[string]any{"name": "node-0", "type": "Node", "resources": []any{resources}}},
+			}}
+			return bound.Create(t.Context(), object, client.DryRunAll)
+		}, "has an exponent of more than three digits"},
 		"a token without a pod":    {func() error { return as(e.bound(t, nil)).Create(t.Context(), topology("mine"), client.DryRunAll) }, "bound to no node"},
 		"a pod that is on no node": {func() error { return as(e.bound(t, pending)).Create(t.Context(), topology("mine"), client.DryRunAll) }, "bound to no node"},
 		"its Node":                 {func() error { return bound.Delete(t.Context(), e.node.DeepCopy(), client.DryRunAll) }, "cannot delete resource"},

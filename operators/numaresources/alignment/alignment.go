@@ -9,6 +9,7 @@ package alignment
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -60,17 +61,24 @@ const maxZones = 16
 func Read(topology *v1alpha2.NodeResourceTopology) (Node, error) {
 	kubelet, known := numaresources.KubeletOf(topology.Attributes)
 	if !known {
-		return Node{}, fmt.Errorf("it is not known how the kubelet runs: %s", cmp.Or(string(kubelet.Unknown), "the report has no policy"))
+		return Node{}, fmt.Errorf("it is not known how the kubelet runs: %.100s", cmp.Or(string(kubelet.Unknown), "the report has no policy"))
 	}
 	node := Node{Policy: kubelet.TopologyManagerPolicy, PodScope: kubelet.TopologyManagerScope == "pod", given: map[corev1.ResourceName]bool{}}
 	for _, zone := range topology.Zones {
 		if zone.Type != numaresources.ZoneType {
 			continue
 		}
-		z := Zone{zone.Name, Amounts{}, Amounts{}, Amounts{}}
+		z := Zone{fmt.Sprintf("%.100s", zone.Name), Amounts{}, Amounts{}, Amounts{}}
 		for _, r := range zone.Resources {
 			name := corev1.ResourceName(r.Name)
-			z.Capacity[name], z.Allocatable[name], z.Available[name] = r.Capacity.Value(), r.Allocatable.Value(), r.Available.Value()
+			for into, q := range map[*Amounts]resource.Quantity{&z.Capacity: r.Capacity, &z.Allocatable: r.Allocatable, &z.Available: r.Available} {
+				// Value would compute 10 to the power of the exponent.
+				amount, ok := q.AsInt64()
+				if !ok {
+					return Node{}, errors.New("the report has an amount that is no whole number of 64 bits")
+				}
+				(*into)[name] = amount
+			}
 			node.given[name] = true
 		}
 		node.Zones = append(node.Zones, z)

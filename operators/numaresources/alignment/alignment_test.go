@@ -203,6 +203,29 @@ func TestManyZones(t *testing.T) {
 	}
 }
 
+// What a compromised node reports must neither take hours to read nor fill the conditions of pods.
+func TestReportsOfOthersAreShort(t *testing.T) {
+	for amount, want := range map[string]string{"1e999999999": "no whole number", "0.5": "no whole number", "8": ""} {
+		_, err := alignment.Read(report("restricted", "container", "cpu="+amount))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v", amount, err)
+		}
+	}
+	r := report("restricted", "container", "cpu=1")
+	r.Zones[0].Name = strings.Repeat("z", 1<<20)
+	node, err := alignment.Read(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lack := node.Check(node.Needed(pod("cpu=2")), alignment.Others{}); lack == nil || len(lack.String()) > 300 {
+		t.Errorf("got %.400s", lack)
+	}
+	r.Attributes = v1alpha2.AttributeList{{Name: numaresources.AttributePolicyUnknown, Value: strings.Repeat("z", 1<<20)}}
+	if _, err := alignment.Read(r); err == nil || len(err.Error()) > 300 {
+		t.Errorf("got %.400s", err)
+	}
+}
+
 func TestMayNeed(t *testing.T) {
 	for _, test := range []struct {
 		name string
