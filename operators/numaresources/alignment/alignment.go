@@ -141,15 +141,14 @@ func (n Need) Equal(other Need) bool {
 // Needed returns what a pod needs of the zones of this node.
 func (n Node) Needed(pod *corev1.Pod) Need {
 	guaranteed := pod.Status.QOSClass == corev1.PodQOSGuaranteed
-	if resourcehelper.IsPodLevelResourcesSet(pod) {
-		// A kubelet aligns them only with the feature gate PodLevelResourceManagers. Room for them does no harm without it.
-		if amounts := n.aligned(guaranteed, pod.Spec.Resources.Requests); len(amounts) > 0 {
-			return Need{Items: []Item{{Amounts: amounts}}}
-		}
-		return Need{}
-	}
 	if n.PodScope {
-		if item := n.peak(pod, guaranteed); len(item.Amounts) > 0 {
+		item := n.peak(pod, guaranteed)
+		if resourcehelper.IsPodLevelResourcesSet(pod) {
+			// A kubelet aligns them only with the feature gate PodLevelResourceManagers. Room for them does no harm without it.
+			maps.Copy(item.Amounts, n.aligned(guaranteed, pod.Spec.Resources.Requests))
+			item.Held = 0
+		}
+		if len(item.Amounts) > 0 {
 			return Need{Items: []Item{item}}
 		}
 		return Need{}

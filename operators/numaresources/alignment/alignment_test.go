@@ -62,6 +62,13 @@ func pod(containers ...string) *corev1.Pod {
 	return p
 }
 
+// asWhole is the pod with a list of what it asks for as a whole, besides.
+func asWhole(p *corev1.Pod, list string) *corev1.Pod {
+	p = p.DeepCopy()
+	p.Spec.Resources = &pod(list).Spec.Containers[0].Resources
+	return p
+}
+
 func burstable(p *corev1.Pod) *corev1.Pod {
 	p = p.DeepCopy()
 	p.Status.QOSClass = corev1.PodQOSBurstable
@@ -99,6 +106,9 @@ func TestCheck(t *testing.T) {
 		{name: "best-effort has no CPUs to take", node: report("best-effort", "container", "cpu=1/8", "cpu=1/8"), pod: four, want: "the pod fits into no zone: node-0 lacks 2 of cpu"},
 		{name: "best-effort has none beside a pod whose init container may have others", node: report("best-effort", "pod", "cpu=4/8", "cpu=4/8"), pod: four, unreported: []*corev1.Pod{pod("init:cpu=4", "cpu=4")}, want: "the pod may find no zone, since the node has not reported yet what other pods have got"},
 		{name: "with scope pod an init container may have CPUs that the others do not get", node: podScope("cpu=8/8"), pod: pod("cpu=4"), unreported: []*corev1.Pod{pod("init:cpu=4", "cpu=4")}, want: "the pod may find no zone, since the node has not reported yet what other pods have got"},
+		{name: "a device of a pod that asks for CPUs as a whole", node: single("cpu=8 example.com/nic=1", "cpu=8 example.com/nic=1"), pod: asWhole(pod("example.com/nic=2"), "cpu=4"), want: `container "c0" is larger than every zone: the largest lacks 1 of example.com/nic`},
+		{name: "with scope pod, too", node: podScope("cpu=2/8 example.com/nic=1", "cpu=8"), pod: asWhole(pod("example.com/nic=1"), "cpu=4"), want: "the pod fits into no zone: node-0 lacks 2 of cpu"},
+		{name: "with scope container, containers share what a pod asks for as a whole", node: single("cpu=8", "cpu=8"), pod: asWhole(pod(""), "cpu=12")},
 		{name: "a pod that fits a zone may have more than a zone while its init container runs", node: podScope("cpu=8", "cpu=8"), pod: pod("cpu=8"), unreported: []*corev1.Pod{pod("init:cpu=4", "cpu=5"), pod("cpu=3")}, want: "the pod may find no zone, since the node has not reported yet what other pods have got"},
 		{name: "a pod with an init container must leave others what they need", node: report("best-effort", "pod", "cpu=4/8", "cpu=4/8"), pod: pod("init:cpu=3", "cpu=3"), unreported: []*corev1.Pod{pod("cpu=4")}, want: "the pod may find no zone, since the node has not reported yet what other pods have got"},
 		{name: "best-effort refuses memory that is in no zone", node: report("best-effort", "container", "cpu=8 memory=1Gi/8Gi", "cpu=8 memory=2Gi/8Gi"), pod: pod("cpu=1 memory=3Gi"), want: `container "c0" fits into no zone: node-1 lacks 1Gi of memory`},
