@@ -250,13 +250,17 @@ func (a *account) settle() {
 	if sign == "" {
 		return
 	}
-	print := podfingerprint.NewFingerprint(len(a.pods))
-	for _, e := range a.pods {
-		if started(e) && (method == podfingerprint.MethodAll || e.need.Any()) {
-			_ = print.Add(e.pod.Namespace, e.pod.Name) // it returns no error
+	// That of pods with anything for themselves has those with a device of no zone. Which resources are such the report does not say.
+	matches := func(devices bool) bool {
+		print := podfingerprint.NewFingerprint(len(a.pods))
+		for _, e := range a.pods {
+			if started(e) && (method == podfingerprint.MethodAll || e.need.Any() || devices && alignment.AsksForDevice(e.pod)) {
+				_ = print.Add(e.pod.Namespace, e.pod.Name) // it returns no error
+			}
 		}
+		return print.Check(sign) == nil
 	}
-	if print.Check(sign) != nil {
+	if !matches(true) && !matches(false) {
 		return
 	}
 	for _, e := range a.pods {

@@ -171,6 +171,18 @@ func TestLedger(t *testing.T) {
 			w.ledger.SetReport(w.report(3, 0, "a"))
 			return w.check(w.pod("b", 3), "a")
 		}, "Unreported"},
+		{"a fingerprint has pods with devices of no zone", func(w *world) string {
+			w.ledger.SetReport(w.report(4, 0))
+			w.pod("kvm", 1)
+			w.pods["kvm"].Status.QOSClass = corev1.PodQOSBurstable
+			w.pods["kvm"].Spec.Containers[0].Resources.Requests["devices.kubevirt.io/kvm"] = resource.MustParse("1")
+			w.pod("a", 1)
+			for _, name := range []string{"kvm", "a"} {
+				w.ledger.SetPod(w.started(name), "node")
+			}
+			w.ledger.SetReport(w.report(3, 0, "kvm", "a"))
+			return w.check(w.pod("b", 3), "a", "kvm")
+		}, ""},
 		{"a pod that is deleted before a report shows it may still have its zone", func(w *world) string {
 			w.ledger.SetReport(w.report(4, 0))
 			w.ledger.SetPod(w.pod("a", 2), "node")

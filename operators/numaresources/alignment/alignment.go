@@ -265,20 +265,25 @@ func isSidecar(c *corev1.Container) bool {
 
 // MayNeed reports whether a pod may need alignment, on a node of which nothing is known: exclusive CPUs, huge pages or devices.
 func MayNeed(pod *corev1.Pod) bool {
-	guaranteed := pod.Status.QOSClass == corev1.PodQOSGuaranteed
+	return asksFor(pod, func(name corev1.ResourceName, q resource.Quantity) bool {
+		if isDevice(name) {
+			return true
+		}
+		return pod.Status.QOSClass == corev1.PodQOSGuaranteed &&
+			(name == corev1.ResourceCPU && q.MilliValue()%1000 == 0 || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix))
+	})
+}
+
+// AsksForDevice reports whether a pod may get a device, whether the kubelet gives that by zones or not.
+func AsksForDevice(pod *corev1.Pod) bool {
+	return asksFor(pod, func(name corev1.ResourceName, _ resource.Quantity) bool { return isDevice(name) })
+}
+
+// asksFor reports whether a pod or one of its containers asks for any of such a resource.
+func asksFor(pod *corev1.Pod, such func(corev1.ResourceName, resource.Quantity) bool) bool {
 	asks := func(requests corev1.ResourceList) bool {
 		for name, q := range requests {
-			switch {
-			case q.IsZero():
-			case name == corev1.ResourceCPU:
-				if guaranteed && q.MilliValue()%1000 == 0 {
-					return true
-				}
-			case strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
-				if guaranteed {
-					return true
-				}
-			case isDevice(name):
+			if !q.IsZero() && such(name, q) {
 				return true
 			}
 		}
@@ -287,12 +292,7 @@ func MayNeed(pod *corev1.Pod) bool {
 	if resourcehelper.IsPodLevelResourcesSet(pod) && asks(pod.Spec.Resources.Requests) {
 		return true
 	}
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		if slices.ContainsFunc(containers, func(c corev1.Container) bool { return asks(c.Resources.Requests) }) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c corev1.Container) bool { return asks(c.Resources.Requests) })
 }
 
 // isDevice reports whether a resource may be that of a device plugin. The cores of a workload type are not.
