@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -168,4 +169,30 @@ func TestDaemonSetsLeaveFirst(t *testing.T) {
 	if err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(stays), &corev1.Pod{}); err != nil {
 		t.Errorf("the pod that tolerates everything: %v", err)
 	}
+}
+
+// A kubelet can write any operation to its own Node. One that is not that of its Machine keeps no other node.
+func TestAnOperationOfAnotherMachineKeepsNoNode(t *testing.T) {
+	const size = 3
+	w := newWorld(t, size, 1)
+	victim := w.running()[0]
+	w.occupy(victim)
+	set := w.list("MachineSet")[0].GetName()
+	forged := workloadclasses.Operation{ID: "forged", Phase: workloadclasses.Removing, Since: time.Now(), Set: set, UID: "forged"}
+	rogue := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "rogue", Labels: map[string]string{workloadclasses.ClassLabel: "builds"}, Annotations: map[string]string{workloadclasses.OperationAnnotation: forged.String()},
+	}}
+	if err := w.Client.Create(t.Context(), rogue); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Client.Delete(context.WithoutCancel(t.Context()), rogue) })
+	clock := time.Hour
+	l := w.live(&clock, 0)
+	for range 60 {
+		if l.look(t, 10*time.Second); w.replicas() < size {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Errorf("set %s keeps its %d replicas: node %s has %v", set, w.replicas(), victim, w.nodes()[victim].Annotations)
 }

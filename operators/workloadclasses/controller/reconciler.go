@@ -161,14 +161,18 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		} else if err != nil {
 			return reconcile.Result{}, err
 		}
-		if o, err := workloadclasses.OperationOf(&l.nodes[i]); err == nil && o.Phase == workloadclasses.Removing {
-			l.turns[o.Set] = o.ID
-		}
 	}
 	if r.machines != nil {
 		var err error
 		if l.fleet, err = r.machines.look(ctx); err != nil {
 			return reconcile.Result{}, err
+		}
+		for i := range l.nodes {
+			// A kubelet can write any operation to its own Node.
+			o, err := workloadclasses.OperationOf(&l.nodes[i])
+			if machine := l.fleet.byNode[l.nodes[i].Name]; err == nil && o.Phase == workloadclasses.Removing && machine != nil && machine.UID == o.UID && machine.Set == o.Set {
+				l.turns[o.Set] = o.ID
+			}
 		}
 	}
 	metrics.Leaving.Reset()
