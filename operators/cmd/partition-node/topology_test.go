@@ -59,14 +59,21 @@ type kubelet struct {
 	policy      string
 	allocatable *podresourcesv1.AllocatableResourcesResponse
 	pods        []*podresourcesv1.PodResources
-	tokens      []string
-	server      *grpc.Server
+	// exporter is the exporter's pod, and young is whether the kubelet has not heard of its pods yet.
+	exporter *corev1.Pod
+	young    bool
+	tokens   []string
+	server   *grpc.Server
 }
 
 func (k *kubelet) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return &podresourcesv1.ListPodResourcesResponse{PodResources: k.pods}, nil
+	if k.young {
+		return &podresourcesv1.ListPodResourcesResponse{}, nil
+	}
+	own := &podresourcesv1.PodResources{Namespace: k.exporter.Namespace, Name: k.exporter.Name}
+	return &podresourcesv1.ListPodResourcesResponse{PodResources: append(slices.Clone(k.pods), own)}, nil
 }
 
 func (k *kubelet) GetAllocatableResources(context.Context, *podresourcesv1.AllocatableResourcesRequest) (*podresourcesv1.AllocatableResourcesResponse, error) {
@@ -190,6 +197,7 @@ func (e *exporter) configure(t *testing.T, text string) {
 // start starts the exporter of a host with two NUMA nodes of two CPUs each.
 func (e *exporter) start(t *testing.T, k *kubelet, more ...string) *testenv.Process {
 	t.Helper()
+	k.change(func() { k.exporter = e.pod })
 	sysfs := topologytest.Sysfs(t, topologytest.Host{Nodes: 2, CoresPerNode: 2, ThreadsPerCore: 1, MemoryPerNode: 4 << 30})
 	arguments := append([]string{"topology", "--kubeconfig=" + e.kubeconfig, "--config=" + e.config, "--podresources-socket=" + k.socket, "--sysfs=" + sysfs,
 		"--kubelet-host=" + k.host, "--kubelet-port=" + k.port, "--cluster-ca=", "--kubelet-certificate=" + k.certificate}, more...)
@@ -354,6 +362,26 @@ func TestAnExporterSaysWhatItsNodeHas(t *testing.T) {
 		if t.Logf("written after %s", took.Round(time.Millisecond)); took > 10*time.Second {
 			t.Errorf("it took %s", took)
 		}
+	})
+	t.Run("a kubelet that has started and does not know its pods yet", func(t *testing.T) {
+		k.change(func() {
+			k.pods = []*podresourcesv1.PodResources{{Namespace: "a", Name: "b", Containers: []*podresourcesv1.ContainerResources{{Name: "c", CpuIds: []int64{2}}}}}
+		})
+		before := e.await(t, []string{"cpu:1", "cpu:0"}, "topologyManagerPolicy=restricted")
+		k.change(func() { k.young = true })
+		k.start(t)
+		testenv.Eventually(t, patience, func() error {
+			if !strings.Contains(process.Log(), "does not know its pods yet") {
+				return errors.New("it has not looked")
+			}
+			return nil
+		})
+		now := &v1alpha2.NodeResourceTopology{}
+		if err := e.plane.Client.Get(t.Context(), client.ObjectKey{Name: e.node.Name}, now); err != nil || now.ResourceVersion != before.ResourceVersion {
+			t.Errorf("it has %v: %v", now.Zones, err)
+		}
+		k.change(func() { k.pods, k.young = nil, false })
+		e.await(t, []string{"cpu:1", "cpu:1"}, "topologyManagerPolicy=restricted")
 	})
 	t.Run("a DRA driver that gives CPUs", func(t *testing.T) {
 		// Those of other drivers and other nodes change nothing.

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/kubernetes/node/topology"
@@ -211,6 +212,13 @@ func (e *Exporter) observe(ctx context.Context) (*v1alpha2.NodeResourceTopology,
 	allocatable, pods, err := e.resources.read(ctx)
 	if err != nil {
 		return nil, err
+	}
+	// A kubelet that has just started gives all to nobody, until it has heard of its pods: also of the one that this is.
+	own := e.Node.Pod
+	if own.Name != "" && !slices.ContainsFunc(pods, func(p *podresourcesv1.PodResources) bool {
+		return p.GetNamespace() == own.Namespace && p.GetName() == own.Name
+	}) {
+		return nil, fmt.Errorf("podresources %s: the kubelet does not know its pods yet: pod %s is missing", e.Socket, own)
 	}
 	observed := numaresources.Observed{Nodes: e.nodes, Allocatable: allocatable, Pods: pods, Kubelet: e.running, CPUDriver: e.driver, Fingerprint: e.config.Fingerprint}
 	zones, err := observed.Zones()

@@ -16,9 +16,11 @@ import (
 type Node struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
+	// Pod is the pod that it is bound to; empty if there is none.
+	Pod types.NamespacedName `json:"-"`
 }
 
-// NodeOf reads from a token of this pod which node the pod is on. kube-apiserver holds what is written against the same
+// NodeOf reads from a token of this pod which node the pod is on, and its name. kube-apiserver holds what is written against the same
 // claim, and no right to read Nodes is needed (KEP-4193).
 func NodeOf(token string) (Node, error) {
 	parts := strings.Split(strings.TrimSpace(token), ".")
@@ -31,14 +33,22 @@ func NodeOf(token string) (Node, error) {
 	}
 	var claims struct {
 		Kubernetes struct {
-			Node Node `json:"node"`
+			Namespace string `json:"namespace"`
+			Node      Node   `json:"node"`
+			Pod       struct {
+				Name string `json:"name"`
+			} `json:"pod"`
 		} `json:"kubernetes.io"`
 	}
 	if err := json.Unmarshal(payload, &claims); err != nil {
 		return Node{}, fmt.Errorf("the token: %w", err)
 	}
-	if node := claims.Kubernetes.Node; node.Name != "" && node.UID != "" {
-		return node, nil
+	of := claims.Kubernetes
+	if of.Pod.Name != "" {
+		of.Node.Pod = types.NamespacedName{Namespace: of.Namespace, Name: of.Pod.Name}
+	}
+	if of.Node.Name != "" && of.Node.UID != "" {
+		return of.Node, nil
 	}
 	return Node{}, errors.New("the token is bound to no node; take one that the kubelet gives to a pod")
 }

@@ -186,7 +186,8 @@ func TestNodeOf(t *testing.T) {
 		return "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".c2ln"
 	}
 	for name, test := range map[string]struct{ token, want, err string }{
-		"a pod's token":              {token(`{"kubernetes.io":{"node":{"name":"n","uid":"u"},"pod":{"name":"p"}}}`) + "\n", "n u", ""},
+		"a pod's token":              {token(`{"kubernetes.io":{"namespace":"s","node":{"name":"n","uid":"u"},"pod":{"name":"p"}}}`) + "\n", "n u s/p", ""},
+		"a token of a node alone":    {token(`{"kubernetes.io":{"namespace":"s","node":{"name":"n","uid":"u"}}}`), "n u /", ""},
 		"a token of no pod":          {token(`{"kubernetes.io":{"serviceaccount":{"name":"a"}}}`), "", "bound to no node"},
 		"a node without UID":         {token(`{"kubernetes.io":{"node":{"name":"n"}}}`), "", "bound to no node"},
 		"a token of another kind":    {"abc", "", "no JSON Web Token"},
@@ -201,7 +202,7 @@ func TestNodeOf(t *testing.T) {
 				}
 				return
 			}
-			if got := node.Name + " " + string(node.UID); err != nil || got != test.want {
+			if got := node.Name + " " + string(node.UID) + " " + node.Pod.String(); err != nil || got != test.want {
 				t.Errorf("got %q, %v; want %q", got, err, test.want)
 			}
 		})
