@@ -89,8 +89,8 @@ func values(t *testing.T, text string) map[string]any {
 	return result
 }
 
-// rendered returns the objects that Helm renders.
-func rendered(t *testing.T, dir string, values map[string]any) ([]*unstructured.Unstructured, error) {
+// dryRun returns the release that Helm would install.
+func dryRun(t *testing.T, dir string, values map[string]any) (*release.Release, error) {
 	t.Helper()
 	chart, err := loader.Load(dir)
 	if err != nil {
@@ -105,7 +105,17 @@ func rendered(t *testing.T, dir string, values map[string]any) ([]*unstructured.
 	if err != nil {
 		return nil, err
 	}
-	return objects(t, got.(*release.Release).Manifest), nil
+	return got.(*release.Release), nil
+}
+
+// rendered returns the objects that Helm renders.
+func rendered(t *testing.T, dir string, values map[string]any) ([]*unstructured.Unstructured, error) {
+	t.Helper()
+	got, err := dryRun(t, dir, values)
+	if err != nil {
+		return nil, err
+	}
+	return objects(t, got.Manifest), nil
 }
 
 func objects(t *testing.T, manifests string) (objects []*unstructured.Unstructured) {
@@ -289,6 +299,23 @@ func checkConfig(t *testing.T, got, want string) {
 func pretty(value any) string {
 	data, _ := yaml.Marshal(value)
 	return string(data)
+}
+
+func TestTheNotesNameWhatIsOn(t *testing.T) {
+	dir := written(t)
+	for text, want := range map[string]string{
+		"": "No companion is switched on",
+		"cpupolicy: {enabled: true}\nhosted: {tuning: {enabled: true}}": "Companions: cpupolicy, hosted.tuning.",
+		"hosted: {tuning: {enabled: true}}":                             "Companions: hosted.tuning.",
+	} {
+		got, err := dryRun(t, dir, values(t, text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(got.Info.Notes, want) {
+			t.Errorf("with %q the notes are %q, want %q", text, got.Info.Notes, want)
+		}
+	}
 }
 
 func TestValuesThatMeanNothingAreRefused(t *testing.T) {
