@@ -463,7 +463,7 @@ packages: ## Install the Debian packages and the Go that are missing
 
 .PHONY: clean
 clean: down ## Remove all that was built, except the trees, which may have your work
-	rm -rf $(OUT)/bin $(OUT)/bin-* $(OUT)/fips-bin-* $(OUT)/operators $(OUT)/previous $(OUT)/release $(OUT)/kubeadm $(TOOLS) $(OUT)/*.test $(OUT)/*/bin $(OUT)/*/race-bin $(OUT)/*/fips-* $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/images.new-* $(OUT)/*/control-plane-images $(OUT)/*/conformance $(OUT)/*/node-compare $(OUT)/*/kubeadm $(OUT)/*/upstream $(OUT)/*/upstream-bin
+	rm -rf $(OUT)/bin $(OUT)/bin-* $(OUT)/chart $(OUT)/*/scheduler-bin* $(OUT)/*/scheduler.* $(OUT)/fips-bin-* $(OUT)/operators $(OUT)/previous $(OUT)/release $(OUT)/kubeadm $(TOOLS) $(OUT)/*.test $(OUT)/*/bin $(OUT)/*/race-bin $(OUT)/*/fips-* $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/images.new-* $(OUT)/*/control-plane-images $(OUT)/*/conformance $(OUT)/*/node-compare $(OUT)/*/kubeadm $(OUT)/*/upstream $(OUT)/*/upstream-bin
 	git worktree prune
 
 .PHONY: help
