@@ -24,7 +24,6 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/opencontainers/cgroups"
 	"k8s.io/utils/cpuset"
 )
 
@@ -79,12 +78,12 @@ func (c cpusets) all() cpuset.CPUSet {
 
 // set writes the cpuset of a cgroup.
 func (c cpusets) set(cgroup string, cpus cpuset.CPUSet) error {
-	return cgroups.WriteFile(filepath.Join(c.root, cgroup), "cpuset.cpus", cpus.String())
+	return writeCgroupFile(filepath.Join(c.root, cgroup), "cpuset.cpus", cpus.String())
 }
 
 // readCPUSet reads a file of a cgroup.
 func readCPUSet(directory, file string) (cpuset.CPUSet, error) {
-	data, err := cgroups.ReadFile(directory, file)
+	data, err := readCgroupFile(directory, file)
 	if err != nil {
 		return cpuset.CPUSet{}, err
 	}

@@ -25,7 +25,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/opencontainers/cgroups"
 	"workload.openshift.io/partition"
 )
 
@@ -77,7 +76,7 @@ func exceeds(shares uint64, cgroup string) bool {
 }
 
 func readNumber(directory, file string) (uint64, error) {
-	data, err := cgroups.ReadFile(directory, file)
+	data, err := readCgroupFile(directory, file)
 	if err != nil {
 		return 0, err
 	}

@@ -67,6 +67,17 @@ func Release(ctx context.Context, t *tree.Tree) (checked int, problems []Problem
 	if err != nil {
 		return 0, nil, err
 	}
+	// Upstream builds the kubelet for Windows, too (hack/lib/golang.sh, KUBE_SUPPORTED_NODE_PLATFORMS).
+	_, onWindows, err := Packages(ctx, Source{Dir: t.Dir, Flags: build.Flags, GOOS: "windows"}, "./cmd/kubelet")
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, p := range onWindows {
+		if !slices.Contains(problems, p) {
+			p.Text = "on Windows: " + p.Text
+			problems = append(problems, p)
+		}
+	}
 	patches, err := patchesOf(t)
 	if err != nil {
 		return 0, nil, err

@@ -213,4 +213,7 @@ func TestReleaseNamesThePatchAndOurOwnFiles(t *testing.T) {
 	c.Write("pkg/kubelet/managed/managed.go", "package managed\n\nfunc Begin() { undefined() }\n")
 	expect("_output/v1.37.0/kubernetes/pkg/kubelet/kubelet.go:7: undefined: managed.Start (patches/kubelet-start.patch)",
 		"pkg/kubelet/managed/managed.go:3: undefined: undefined")
+	c.Write("pkg/kubelet/managed/managed.go", "package managed\n\nfunc Start() {}\n")
+	c.Write("pkg/kubelet/managed/start_windows.go", "package managed\n\nvar started undefined\n")
+	expect("pkg/kubelet/managed/start_windows.go:3: on Windows: undefined: undefined")
 }

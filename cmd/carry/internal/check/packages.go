@@ -3,6 +3,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"go/ast"
@@ -54,12 +55,14 @@ type Source struct {
 	Dir string
 	// Flags are of go build, such as tags.
 	Flags []string
+	// GOOS is the system for which they are built. Empty means Linux, with their tests.
+	GOOS string
 }
 
 const load = packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports | packages.NeedDeps |
 	packages.NeedModule | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesSizes
 
-// Packages type-checks the packages that match patterns, their tests, and the declarations
+// Packages type-checks the packages that match patterns, their tests on Linux, and the declarations
 // of all that they import. It returns how many packages that are.
 //
 // A body of a function cannot break the packages that import it, so in files of other
@@ -70,9 +73,9 @@ func Packages(ctx context.Context, from Source, patterns ...string) (checked int
 		Mode:       packages.NeedName | packages.NeedFiles,
 		Dir:        from.Dir,
 		BuildFlags: from.Flags,
-		Tests:      true,
-		// Upstream releases for this platform, and builds without cgo what can be.
-		Env: append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=-mod=readonly", "GOPACKAGESDRIVER=off"),
+		Tests:      from.GOOS == "",
+		// Upstream releases for these platforms, and builds without cgo what can be.
+		Env: append(os.Environ(), "CGO_ENABLED=0", "GOOS="+cmp.Or(from.GOOS, "linux"), "GOARCH=amd64", "GOFLAGS=-mod=readonly", "GOPACKAGESDRIVER=off"),
 	}
 	matched, err := packages.Load(config, patterns...)
 	if err != nil {
