@@ -136,7 +136,7 @@ func (f *foresight) reject(pods []v1.Pod, allocatable int64) {
 	if len(picky) > 0 {
 		f.add(Problem{Severity: Undecided, Code: CodeNodeUnknown,
 			Text:   "the Node's labels are not known, and any restart of the kubelet ends a pod whose nodeSelector or required node affinity no longer fits them: " + strings.Join(picky, ", "),
-			Remedy: "name the node, or put it into the directory of --state as node.json (kubectl get node NODE -o json)"})
+			Remedy: nodeRemedy})
 	}
 }
 
@@ -204,8 +204,11 @@ func (f *foresight) sumUp(allocatable int64) {
 		Remedy: podsRemedy})
 }
 
-// podsRemedy says how to make the node's pods known.
-const podsRemedy = "give them with --pods (kubectl get pods --all-namespaces --field-selector spec.nodeName=NODE -o json), or name the node"
+// podsRemedy says how to make the node's pods known, and nodeRemedy the Node.
+const (
+	podsRemedy = "give them with --pods (kubectl get pods --all-namespaces --field-selector spec.nodeName=NODE -o json), or name the node"
+	nodeRemedy = "name the node, or put it into the directory of --state as node.json (kubectl get node NODE -o json)"
+)
 
 // steps says in which order to go about a change that is not safe.
 func (f *foresight) steps() {

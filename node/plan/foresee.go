@@ -206,6 +206,11 @@ func (f *foresight) unknowns() {
 			Text:   fmt.Sprintf("the kubelet's version is %q, without the %s of one that reads the file: if it is not patched, the file does nothing", f.Object.Status.NodeInfo.KubeletVersion, patched),
 			Remedy: "install the patched kubelet before you write the file"})
 	}
+	if settings := f.settings(); f.Object == nil {
+		if _, err := f.after.pools.Reserve(&settings, oldestRelease); err != nil { // the newest starts
+			f.add(Problem{Severity: Undecided, Code: CodeNodeUnknown, Text: "the kubelet's version is not known, and an older one does not start: " + err.Error(), Remedy: nodeRemedy})
+		}
+	}
 	if f.Changing != "" {
 		f.add(Problem{Severity: Undecided, Code: CodeConfigUnknown,
 			Text:   "the kubelet's command line changes what its configuration file says, and is not read: " + f.Changing,

@@ -86,6 +86,9 @@ func There(data []byte) File { return File{Known: true, Data: slices.Concat([]by
 // Absent is the file that does not exist.
 func Absent() File { return File{Known: true} }
 
+// oldestRelease is the oldest minor version of a kubelet that reads the file.
+const oldestRelease = "1.33"
+
 // release returns the kubelet's minor version; the newest that this program knows if it is
 // not known.
 func (n Node) release() string {

@@ -307,6 +307,9 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 		"v1.34 without the gate": {state: state{present: "-", config: staticConfig + "featureGates: {CPUManagerPolicyBetaOptions: false}\n", change: func(n *Node) {
 			n.Object = &v1.Node{Status: v1.NodeStatus{NodeInfo: v1.NodeSystemInfo{KubeletVersion: "v1.34.4+wp.1234567"}}}
 		}}, wanted: "0", verdict: Unsafe, problems: []string{"Error KubeletDoesNotStart"}, reserved: "0", wantText: "CPUManagerPolicyBetaOptions is false, but v1.34 needs it for the CPU manager's beta option"},
+		"a kubelet of unknown version without the gate": {state: state{present: "-", config: staticConfig + "featureGates: {CPUManagerPolicyBetaOptions: false}\n"}, wanted: "0", verdict: Unknown,
+			actions: []string{"Report " + cores + " >4000"}, problems: []string{"Unknown NodeUnknown"}, shared: "1-3", reserved: "0", allocatable: 3000,
+			wantText: "the kubelet's version is not known, and an older one does not start: featureGates: CPUManagerPolicyBetaOptions is false"},
 		"a mistake in the file": {state: state{present: "0", shared: "1-3"}, wanted: "0,9", verdict: Unsafe,
 			problems: []string{"Error KubeletDoesNotStart"}, wantText: `pinning file /etc/kubernetes/openshift-workload-pinning: workload type "management": cpuset "0,9": the host has no CPU 9; it has 0-3`},
 		"reserved cgroups with explicit reserved CPUs": {state: state{present: "-", config: staticConfig + "reservedSystemCPUs: \"0\"\nsystemReservedCgroup: /system.slice\n"}, wanted: "0", verdict: Unsafe,
