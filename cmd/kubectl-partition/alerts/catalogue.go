@@ -109,7 +109,7 @@ and on (workload_type) max by (workload_type) (max_over_time(apiserver_workload_
 	},
 	{
 		Name: "PodsSkipped", Severity: alert.Warning, Threshold: 0,
-		Expr: added("workload_type, reason", `apiserver_workload_partitioning_pods_total{outcome="skipped",reason!="decided_against"}`) + `
+		Expr: added("workload_type, reason", `apiserver_workload_partitioning_pods_total{outcome="skipped",reason!~"decided_against|node_does_not_count"}`) + `
 > <threshold>`,
 		Summary:     `Pods that asked for workload type {{ $labels.workload_type }} run as ordinary pods: {{ $labels.reason }}.`,
 		Description: `Within <window>, {{ $value | printf "%.0f" }} pods asked for {{ $labels.workload_type }} and were not partitioned, with the reason {{ $labels.reason }}. They use CPUs outside of the pool, and stay as they are until they are created again. Their annotation workload.openshift.io/warning says what to change.`,

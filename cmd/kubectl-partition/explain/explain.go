@@ -157,6 +157,9 @@ func existing(pod *v1.Pod, cluster Cluster) (*Explanation, error) {
 			e.Change = append(e.Change, "correct the target annotation in the manifest of the static pod, on node "+e.Node)
 			return e, nil
 		}
+		if e.Reason == partition.ReasonNodeDoesNotCount {
+			return e, nil // a new one would be for the same node
+		}
 		asking := pod.DeepCopy()
 		delete(asking.Annotations, partition.WarningAnnotation)
 		asking.Annotations[partition.TargetAnnotation(e.Type)] = decision.Target.AnnotationValue()

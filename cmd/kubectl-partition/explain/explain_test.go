@@ -82,6 +82,8 @@ func TestPodsAreExplained(t *testing.T) {
 			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonNamespaceNotAnnotated)), allowed, inactive, partition.Skipped, partition.ReasonNamespaceNotAnnotated, "is not annotated", "if it were created now: workload type \"management\" ignored: no pool", false},
 		"a Guaranteed pod": {
 			admitted(asking("cpu=400m memory=1Mi", "cpu=400m memory=1Mi"), partition.AnyType), allowed, active, partition.Skipped, partition.ReasonGuaranteed, "Guaranteed", "", false},
+		"a pod for a node that does not count": {
+			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonNodeDoesNotCount)), allowed, active, partition.Skipped, partition.ReasonNodeDoesNotCount, "the pod can run only on nodes that do not count", "", false},
 		"a pod on which nothing has decided": {
 			asking("cpu=400m memory=1Mi", ""), allowed, active, partition.Ordinary, "", "without the admission plugin", "create the pod again", false},
 		"a pod on which nothing has decided, nor would": {

@@ -147,6 +147,7 @@ func TestFindings(t *testing.T) {
 		"the pod and its namespace are wrong":           {text: documents(plain, deployment(asks, `{requests: {cpu: 1}}`)), want: []string{"14 namespace_not_annotated warning", "14 qos_change warning"}},
 		"huge pages alone":                              {text: deployment(asks, `{requests: {cpu: 1, hugepages-2Mi: 2Mi}, limits: {hugepages-2Mi: 2Mi}}`+"\n      - {name: d, resources: {requests: {memory: 1Mi}}}"), want: []string{"10 hugepages_need_cpu warning"}},
 		"a type that is not active":                     {text: deployment(asks, burstable), options: Options{Types: simulate.Active("infra")}, want: []string{"10 type_inactive warning"}},
+		"a pod that selects Windows":                    {text: strings.Replace(deployment(asks, burstable), "      containers:", "      nodeSelector: {kubernetes.io/os: windows}\n      containers:", 1), want: []string{"10 node_does_not_count warning"}},
 		"a type that an installer has decided on":       {text: deployment(asks, burstable), options: Options{Types: partition.Always(partition.ReasonDecidedAgainst)}},
 		"a cluster without the plugin":                  {text: deployment(asks, burstable), options: Options{WithoutPlugin: "https://192.0.2.1"}, want: []string{"10 no_plugin warning"}, message: "kube-apiserver https://192.0.2.1 has no admission plugin"},
 		"no pod asks in a cluster without the plugin":   {text: deployment("", burstable), options: Options{WithoutPlugin: "https://192.0.2.1"}},

@@ -75,6 +75,11 @@ func Pod(pod *v1.Pod, namespace Namespace, types Types) (Result, error) {
 		return Result{}, fmt.Errorf("setting the defaults of pod %q: %w", cmp.Or(pod.Name, pod.GenerateName), err)
 	}
 	policy := partition.Policy{Gate: namespace.gate(types)}
+	if gate := policy.Gate; !partition.NodeCounts(pod.Spec.NodeSelector) {
+		policy.Gate = func(workloadType string) partition.Reason {
+			return cmp.Or(gate(workloadType), partition.ReasonNodeDoesNotCount)
+		}
+	}
 	if target, errs := partition.ParseTarget(internal.Annotations); target.Type != "" && len(errs) == 0 {
 		constraints.Complete(internal, false, &policy)
 	}

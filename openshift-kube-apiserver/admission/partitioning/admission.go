@@ -35,6 +35,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/auth/nodeidentifier"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/activation"
@@ -68,6 +69,7 @@ type plugin struct {
 	// drained ends when the server has drained.
 	drained     context.Context
 	nodes       nodeidentifier.NodeIdentifier
+	nodesByName corev1listers.NodeLister
 	activation  *activation.Tracker
 	constraints *constraint.Source
 	gate        *gate.Gate
@@ -120,6 +122,7 @@ func (p *plugin) SetDynamicClient(client dynamic.Interface) {
 func (p *plugin) SetExternalKubeInformerFactory(factory informers.SharedInformerFactory) {
 	namespaces, nodes := factory.Core().V1().Namespaces(), factory.Core().V1().Nodes()
 	p.gate.SetNamespaces(namespaces.Lister())
+	p.nodesByName = nodes.Lister()
 	p.constraints.SetInformers(factory)
 	if err := p.activation.SetInformers(nodes.Informer(), namespaces.Informer()); err != nil {
 		// The informers have not started yet, so they take every handler.

@@ -17,6 +17,7 @@ limitations under the License.
 package partitioning
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,6 +143,7 @@ func (p *plugin) decide(ctx context.Context, a admission.Attributes, pod *core.P
 		if err != nil {
 			return partition.Decision{}, err
 		}
+		reason = cmp.Or(reason, p.onNodes(pod, target.Type))
 		policy.Gate = partition.Always(reason)
 		if reason == partition.NoReason {
 			constraints, err := p.constraints.Of(a)

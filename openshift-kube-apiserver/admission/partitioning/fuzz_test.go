@@ -58,6 +58,7 @@ func FuzzAdmit(f *testing.F) {
 	decidedBy := func(source config.Source) *plugin {
 		p := newPlugin(config.Configuration{Activation: config.Activation{Source: source, Types: []string{"management"}}})
 		p.gate.SetNamespaces(corev1listers.NewNamespaceLister(namespaces))
+		p.nodesByName = corev1listers.NewNodeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}))
 		p.gate.SetClient(fake.NewClientset(partitiontest.Namespace("open", partition.AllowedAnnotation, "management, absent")))
 		p.activation.SetSynced(func() bool { return true })
 		constrainNothing(f.Context(), p)

@@ -17,6 +17,7 @@ limitations under the License.
 package partitioning
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -72,6 +73,7 @@ func (p *plugin) warnOfTemplate(ctx context.Context, a admission.Attributes) {
 		if !known {
 			return
 		}
+		reason = cmp.Or(reason, p.onNodes(pod, target.Type))
 		policy.Gate = partition.Always(reason)
 		if reason == partition.NoReason && !p.complete(a, pod, &policy) {
 			return

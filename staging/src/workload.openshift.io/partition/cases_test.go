@@ -46,6 +46,7 @@ func expectCase(t *testing.T, want partitiontest.Want, d partition.Decision, got
 func TestPodsBecomeWhatTheCasesSay(t *testing.T) {
 	reasons := map[partition.Reason]bool{
 		// These depend on more than the pod and its namespace.
+		partition.ReasonNodeDoesNotCount:       true,
 		partition.ReasonNamespaceConstrainsCPU: true,
 		partition.ReasonDecidedAgainst:         true,
 		partition.ReasonChangedLater:           true,

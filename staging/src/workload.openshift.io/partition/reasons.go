@@ -38,6 +38,7 @@ var rules = [...]Rule{
 	annotationsTooLargeRule,
 	decidedAgainstRule,
 	typeInactiveRule,
+	nodeDoesNotCountRule,
 	namespaceNotAnnotatedRule,
 	namespaceOtherTypesRule,
 	invalidTargetRule,

@@ -92,6 +92,7 @@ func TestMessagesKeepTheirWords(t *testing.T) {
 		ReasonAnnotationsTooLarge:    `workload type "management" ignored: with those of its containers, its annotations would be larger than Kubernetes accepts; shorten them to have it partitioned`,
 		ReasonDecidedAgainst:         `workload type "management" ignored: the cluster's Infrastructure object has decided against it (status.cpuPartitioning is not AllNodes)`,
 		ReasonTypeInactive:           `workload type "management" ignored: no pool of this type is active here`,
+		ReasonNodeDoesNotCount:       `workload type "management" ignored: the pod can run only on nodes that do not count, since their labels say that they have no pool and never will`,
 		ReasonNamespaceNotAnnotated:  `workload type "management" ignored: the namespace is not annotated with workload.openshift.io/allowed`,
 		ReasonNamespaceOtherTypes:    `workload type "management" ignored: the namespace's annotation workload.openshift.io/allowed does not list it`,
 		ReasonInvalidTarget:          `workload type ignored: metadata.annotations: Invalid value: "x": is wrong`,

@@ -32,6 +32,7 @@ var Responses = map[string]Response{
 	"annotations_too_large":    {"warning", "403"},
 	"decided_against":          {"silence", "403"},
 	"type_inactive":            {"warning", "403"},
+	"node_does_not_count":      {"warning", "403"},
 	"namespace_not_annotated":  {"warning", "403"},
 	"namespace_other_types":    {"403", "403"},
 	"invalid_target":           {"422", "422"},
