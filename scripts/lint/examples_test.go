@@ -20,12 +20,12 @@ const (
 )
 
 // fleetCommands stand for the commands that docs/user/examples/change-pools.sh calls. A node is a
-// directory; one that is called down cannot be reached, and the pods of one that is called unlisted
-// cannot be listed. Each plan ends with the next code of the file codes.
+// directory; one that is called down cannot be reached, one that is called cordoned is, and the pods of
+// one that is called unlisted cannot be listed. Each plan ends with the next code of the file codes.
 var fleetCommands = map[string]string{
 	"ssh":               `node=${1#root@}; shift; command=$*; [[ $node != down ]] || exit 255; exec bash -c "${command//\/etc\//$FLEET/$node/etc/}"`,
 	"systemctl":         `echo "systemctl $*" >>"$FLEET/log"`,
-	"kubectl":           `[[ $1 == get ]] || echo "kubectl $1" >>"$FLEET/log"; [[ $1 != get || $* != *unlisted* ]]`,
+	"kubectl":           `[[ $1 == get ]] || echo "kubectl $1" >>"$FLEET/log"; [[ $* != "get node cordoned"* ]] || echo true; [[ $1 != get || $* != *unlisted* ]]`,
 	"kubectl-partition": `[[ $1 == audit ]] || { code=$(head -n 1 "$FLEET/codes"); sed -i 1d "$FLEET/codes"; exit "$code"; }`,
 }
 
@@ -60,6 +60,7 @@ func TestPoolsOfAFleetChange(t *testing.T) {
 		"the kubelet's reserves no CPU":         {codes: "0", dropIns: map[string]string{kubeletDropIn: policy}, kept: true, log: "systemctl restart kubelet, kubectl wait"},
 		"the kubelet's has another policy":      {dropIns: map[string]string{kubeletDropIn: "reservedSystemCPUs: 0-1\n"}, said: "or change the kubelet first"},
 		"the change is safe without pods":       {codes: "1\n0", log: "kubectl drain, systemctl restart kubelet, kubectl wait, kubectl uncordon"},
+		"it was cordoned before":                {node: "cordoned", codes: "1\n0", log: "kubectl drain, systemctl restart kubelet, kubectl wait"},
 		"the change is not safe even then":      {codes: "1\n1", log: "kubectl drain", said: "n1: the change is not safe even without its pods; it stays drained"},
 		"it is not known then":                  {codes: "1\n2", log: "kubectl drain", said: "n1: it is not known whether the change is safe; it stays drained"},
 		"it is not known if the change is safe": {codes: "2", dropIns: both, said: "n1: it is not known whether the change is safe"},

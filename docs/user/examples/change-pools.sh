@@ -97,6 +97,7 @@ for node in "$@"; do
   drained= code=0
   plan "$node" || code=$?
   if ((code == 1)); then
+    cordoned=$(kubectl get node "$node" -o 'jsonpath={.spec.unschedulable}') || stop "$node" "cannot be read"
     kubectl drain "$node" --ignore-daemonsets --delete-emptydir-data --timeout=10m || stop "$node" "cannot be drained"
     drained="; it stays drained" code=0
     plan "$node" || code=$?
@@ -108,7 +109,10 @@ for node in "$@"; do
   esac
   healthy "$node" || stop "$node" "the audit finds the above$drained"
   kubectl wait "node/$node" --for=condition=Ready --timeout=2m
-  if [[ -n $drained ]]; then
+  # A cordon from before has another reason.
+  if [[ -n $drained && $cordoned == true ]]; then
+    echo "$node: it was cordoned before, and stays so" >&2
+  elif [[ -n $drained ]]; then
     kubectl uncordon "$node"
   fi
 done
