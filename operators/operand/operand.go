@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,17 +39,38 @@ type Operand struct {
 	Namespace string
 	// Kinds are all that an operand may have, in the order in which they are made. What goes, goes in the other.
 	Kinds []schema.GroupVersionKind
+
+	// applied is what each object was when it was last applied: its resource version, and what was wanted.
+	applied map[id]string
 }
 
-// Apply makes the objects those that are there. It adds its labels to them. The error joins the failures of single
-// objects: all others are there, and the remedy is another look.
+// id is one object of an operand.
+type id struct {
+	schema.GroupKind
+	types.NamespacedName
+}
+
+// Apply makes the objects those that are there. It adds its labels to them, and writes nothing where nothing has changed since it
+// last did. The error joins the failures of single objects: all others are there, and the remedy is another look.
 func (o *Operand) Apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	var errs []error
-	type name struct {
-		schema.GroupKind
-		types.NamespacedName
+	var there []metav1.PartialObjectMetadata
+	versions := map[id]string{}
+	for _, kind := range slices.Backward(o.Kinds) {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind)
+		if err := o.Reader.List(ctx, list, client.InNamespace(o.Namespace), client.MatchingLabels{companion.OwnerLabel: o.Companion, Label: o.Name}); err != nil {
+			return err
+		}
+		for _, object := range list.Items {
+			object.SetGroupVersionKind(kind)
+			there = append(there, object)
+			versions[idOf(&object)] = object.ResourceVersion
+		}
 	}
-	wanted := map[name]bool{}
+	before := o.applied
+	o.applied = map[id]string{}
+	wanted := map[id]bool{}
 	for _, object := range objects {
 		labels := object.GetLabels()
 		if labels == nil {
@@ -56,35 +78,41 @@ func (o *Operand) Apply(ctx context.Context, objects ...*unstructured.Unstructur
 		}
 		labels[companion.OwnerLabel], labels[Label] = o.Companion, o.Name
 		object.SetLabels(labels)
-		wanted[name{object.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(object)}] = true
-		if err := o.Writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner(companion.FieldOwner(o.Companion))); err != nil {
-			errs = append(errs, fmt.Errorf("%s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err))
+		of := idOf(object)
+		wanted[of] = true
+		text, err := object.MarshalJSON()
+		if err != nil {
+			return err
 		}
+		if version, ok := versions[of]; ok && before[of] == version+string(text) {
+			o.applied[of] = before[of]
+			continue
+		}
+		if err := o.Writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner(companion.FieldOwner(o.Companion))); err != nil {
+			errs = append(errs, fmt.Errorf("%s %s: %w", object.GetKind(), of.NamespacedName, err))
+			continue
+		}
+		o.applied[of] = object.GetResourceVersion() + string(text)
 	}
 	if len(errs) > 0 {
 		// What goes may be what runs until its successor does.
 		return errors.Join(errs...)
 	}
-	for n := len(o.Kinds) - 1; n >= 0; n-- {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(o.Kinds[n])
-		if err := o.Reader.List(ctx, list, client.InNamespace(o.Namespace), client.MatchingLabels{companion.OwnerLabel: o.Companion, Label: o.Name}); err != nil {
-			errs = append(errs, err)
+	for i := range there {
+		object := &there[i]
+		if wanted[idOf(object)] || object.DeletionTimestamp != nil {
 			continue
 		}
-		for i := range list.Items {
-			object := &list.Items[i]
-			if wanted[name{o.Kinds[n].GroupKind(), client.ObjectKeyFromObject(object)}] || object.DeletionTimestamp != nil {
-				continue
-			}
-			object.SetGroupVersionKind(o.Kinds[n])
-			err := o.Writer.Delete(ctx, object, client.Preconditions{UID: &object.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-			if client.IgnoreNotFound(err) != nil {
-				errs = append(errs, fmt.Errorf("%s %s: %w", o.Kinds[n].Kind, client.ObjectKeyFromObject(object), err))
-			}
+		err := o.Writer.Delete(ctx, object, client.Preconditions{UID: &object.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("%s %s: %w", object.Kind, client.ObjectKeyFromObject(object), err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func idOf(object client.Object) id {
+	return id{object.GetObjectKind().GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(object)}
 }
 
 // Progress is how far a workload is.

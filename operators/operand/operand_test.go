@@ -3,6 +3,7 @@
 package operand
 
 import (
+	"context"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -10,7 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/internal/testenv"
@@ -26,6 +29,54 @@ func configMap(name, value string) *unstructured.Unstructured {
 		"metadata": map[string]any{"namespace": "default", "name": name},
 		"data":     map[string]any{"key": value},
 	}}
+}
+
+// counting is a writer that counts what is applied.
+type counting struct {
+	client.Client
+	applied int
+}
+
+func (c *counting) Apply(ctx context.Context, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	c.applied++
+	return c.Client.Apply(ctx, object, options...)
+}
+
+func TestWhatHasNotChangedIsNotWritten(t *testing.T) {
+	plane := testenv.Start(t)
+	c, ctx := &counting{Client: plane.Client}, t.Context()
+	o := &Operand{Reader: c, Writer: c, Companion: "ours", Name: "quiet", Namespace: "default", Kinds: kinds}
+	t.Cleanup(func() { _ = o.Apply(context.WithoutCancel(ctx)) })
+	for _, step := range []struct {
+		name    string
+		value   string
+		happens func() error
+		writes  int
+	}{
+		{"at first", "1", nil, 2},
+		{"nothing has changed", "1", nil, 0},
+		{"another value is wanted", "2", nil, 1},
+		{"somebody has edited one", "2", func() error {
+			return c.Patch(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "quiet-a"}}, client.RawPatch(types.MergePatchType, []byte(`{"data": {"key": "edited"}}`)))
+		}, 1},
+		{"somebody has deleted one", "2", func() error {
+			return c.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "quiet-b"}})
+		}, 1},
+	} {
+		if step.happens != nil {
+			if err := step.happens(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.applied = 0
+		if err := o.Apply(ctx, configMap("quiet-a", step.value), configMap("quiet-b", "1")); err != nil || c.applied != step.writes {
+			t.Errorf("%s: %d objects are applied, want %d: %v", step.name, c.applied, step.writes, err)
+		}
+		a := &corev1.ConfigMap{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "quiet-a"}, a); err != nil || a.Data["key"] != step.value {
+			t.Errorf("%s: a is %v: %v", step.name, a.Data, err)
+		}
+	}
 }
 
 func TestAnOperandIsWhatItsCompanionSays(t *testing.T) {
