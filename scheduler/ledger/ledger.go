@@ -54,7 +54,7 @@ type account struct {
 	node      alignment.Node
 	err       error
 	pods      map[types.UID]*entry
-	// ghosts are pods that went before a report showed them. A kubelet may still have them.
+	// ghosts are pods that went, with what no report shows of them. A kubelet may still have them.
 	ghosts map[types.UID]*entry
 	// released is when the last pod has gone that the report shows; zero if the report is later.
 	released time.Time
@@ -162,7 +162,7 @@ func (l *Ledger) SetPod(pod *corev1.Pod, node string) {
 		a.pods[pod.UID] = e
 	}
 	need := a.node.Needed(pod)
-	if !need.Equal(e.need) {
+	if !need.Equal(e.need) || e.pod != nil && started(pod) != started(e.pod) {
 		a.changed()
 	}
 	e.pod, e.need = pod, need
@@ -197,10 +197,11 @@ func (a *account) remove(uid types.UID, deleted bool, now time.Time) {
 	delete(a.pods, uid)
 	if e.need.Any() {
 		a.changed()
-		switch {
-		case e.shown:
+		if e.shown {
 			a.released = now
-		case deleted && !ended(e.pod) && a.report != nil:
+			e.need = alignment.Need{Items: a.node.Hidden(e.need, started(e.pod))}
+		}
+		if e.need.Any() && deleted && !ended(e.pod) && a.report != nil {
 			e.gone = a.heartbeat
 			a.ghosts[uid] = e
 		}
@@ -235,7 +236,7 @@ func (a *account) settle() {
 	if !waiting && a.released.IsZero() {
 		return
 	}
-	started := func(e *entry) bool {
+	begun := func(e *entry) bool {
 		return e.shown || e.pod.Status.StartTime != nil && !e.pod.Status.StartTime.Time.After(at) && e.reserved != a.report.ResourceVersion
 	}
 	var sign, method string
@@ -254,7 +255,7 @@ func (a *account) settle() {
 	matches := func(devices bool) bool {
 		print := podfingerprint.NewFingerprint(len(a.pods))
 		for _, e := range a.pods {
-			if started(e) && (method == podfingerprint.MethodAll || e.need.Any() || devices && alignment.AsksForDevice(e.pod)) {
+			if begun(e) && (method == podfingerprint.MethodAll || e.need.Any() || devices && alignment.AsksForDevice(e.pod)) {
 				_ = print.Add(e.pod.Namespace, e.pod.Name) // it returns no error
 			}
 		}
@@ -264,29 +265,25 @@ func (a *account) settle() {
 		return
 	}
 	for _, e := range a.pods {
-		if !e.shown && started(e) {
+		if !e.shown && begun(e) {
 			a.show(e)
 		}
 	}
 	a.released = time.Time{}
 }
 
-// show notes that the report shows a pod, unless init containers may still have more than that.
+// show notes that the report shows a pod.
 func (a *account) show(e *entry) {
-	if !initialized(e.pod) {
-		return
-	}
 	e.shown = true
 	if e.need.Any() {
 		a.changed()
 	}
 }
 
-// initialized reports whether a pod's init containers have ended. Until then they may have more than the rest of the pod, and a report
-// leaves them out, as podresources does.
-func initialized(pod *corev1.Pod) bool {
-	return len(pod.Spec.InitContainers) == 0 || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodInitialized && c.Status == corev1.ConditionTrue
+// started reports whether a container of a pod has started that is no init container.
+func started(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
 	})
 }
 
@@ -303,9 +300,10 @@ func (a *account) unreported() alignment.Others {
 		}
 		if !e.shown {
 			others.Unreported = append(others.Unreported, e.need)
-		} else if a.node.SpansMemory(e.need) {
-			others.Spanning = true
+			continue
 		}
+		others.Hidden = append(others.Hidden, a.node.Hidden(e.need, started(e.pod))...)
+		others.Spanning = others.Spanning || a.node.SpansMemory(e.need)
 	}
 	for _, e := range a.ghosts {
 		others.Unreported = append(others.Unreported, e.need)
@@ -509,8 +507,8 @@ func (l *Ledger) Report(node string) *v1alpha2.NodeResourceTopology {
 	if a.reduced != nil {
 		return a.reduced
 	}
-	total := alignment.Amounts{}
-	for _, need := range a.unreported().Unreported {
+	total, others := alignment.Amounts{}, a.unreported()
+	for _, need := range append(slices.Clone(others.Unreported), alignment.Need{Items: others.Hidden}) {
 		for _, item := range need.Items {
 			for name, amount := range item.Amounts {
 				total[name] += amount

@@ -32,8 +32,8 @@ type machine struct {
 	zones, cpus, reserved int
 	memory                int64
 	policy, scope         string
-	// static is whether the memory manager's policy is Static.
-	static bool
+	// static is whether the memory manager's policy is Static, and threads whether each core has two CPUs.
+	static, threads bool
 }
 
 func (m machine) String() string {
@@ -71,6 +71,10 @@ func newKubelet(t *testing.T, m machine) *kubelet {
 		for i := range m.cpus {
 			id := zone*m.cpus + i
 			ids = append(ids, id)
+			if m.threads && i%2 == 1 {
+				node.Cores[i/2].Threads = append(node.Cores[i/2].Threads, id)
+				continue
+			}
 			node.Cores = append(node.Cores, cadvisorapi.Core{Id: i, Threads: []int{id}, SocketID: zone})
 		}
 		distances := map[int]int64{}

@@ -47,7 +47,7 @@ var machines = func() (list []machine) {
 	for _, policy := range []string{"best-effort", "restricted", "single-numa-node"} {
 		for _, scope := range []string{"container", "pod"} {
 			list = append(list,
-				machine{zones: 2, cpus: 8, reserved: 1, memory: 17, policy: policy, scope: scope},
+				machine{zones: 2, cpus: 8, reserved: 1, memory: 17, policy: policy, scope: scope, threads: true},
 				machine{zones: 4, cpus: 6, reserved: 2, memory: 17, policy: policy, scope: scope, static: true},
 			)
 		}
@@ -277,7 +277,8 @@ func (c *cluster) admit(n *node) {
 	n.bound = slices.Delete(n.bound, 0, some)
 }
 
-// initialize has the init containers of pods end, whose CPUs and memory the kubelet then takes back.
+// initialize has the init containers of pods end, and the others start. The kubelet then takes back what the former have of memory,
+// and of nothing else (pkg/kubelet/cm/memorymanager/memory_manager.go, AddContainer).
 func (c *cluster) initialize(n *node) {
 	for _, pod := range n.running {
 		if !n.starting[pod.UID] || c.random.IntN(2) == 0 {
@@ -285,14 +286,11 @@ func (c *cluster) initialize(n *node) {
 		}
 		n.starting[pod.UID] = false
 		for i := range pod.Spec.InitContainers {
-			if pod.Spec.InitContainers[i].RestartPolicy == nil {
-				_ = n.kubelet.cpu.RemoveContainer(klog.Background(), n.cpus, string(pod.UID), pod.Spec.InitContainers[i].Name)
-				if n.static {
-					n.kubelet.mem.RemoveContainer(klog.Background(), n.memory, string(pod.UID), pod.Spec.InitContainers[i].Name)
-				}
+			if n.static && pod.Spec.InitContainers[i].RestartPolicy == nil {
+				n.kubelet.mem.RemoveContainer(klog.Background(), n.memory, string(pod.UID), pod.Spec.InitContainers[i].Name)
 			}
 		}
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		n.dirty = true
 		c.changed(n, pod)
 	}

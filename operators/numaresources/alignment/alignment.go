@@ -50,6 +50,7 @@ type Node struct {
 const (
 	PolicyRestricted     = "restricted"
 	PolicySingleNUMANode = "single-numa-node"
+	policyBestEffort     = "best-effort"
 	policyNone           = "none"
 )
 
@@ -106,9 +107,12 @@ type Item struct {
 	// Container is empty for a pod.
 	Container string
 	Amounts   Amounts
-	// Held are the CPUs that it may have besides for a while: an init container's, since the kubelet may give others to those that come
-	// after it (policy_static.go, allocateCPUs).
+	// Held are the CPUs that it may have besides: an init container's, since the kubelet may give others to those that come after it
+	// (policy_static.go, allocateCPUs).
 	Held int64
+	// Hidden is what of all that no report shows: what init containers have that no later container gets. The kubelet takes back
+	// CPUs and devices when the pod ends, and memory when the next container starts.
+	Hidden Amounts
 }
 
 // held is what others must do without.
@@ -117,6 +121,18 @@ func (i Item) held() Amounts {
 		return i.Amounts
 	}
 	return sum([]Amounts{i.Amounts, {corev1.ResourceCPU: i.Held}})
+}
+
+// shown is what a report shows of it.
+func (i Item) shown() Amounts {
+	if len(i.Hidden) == 0 {
+		return i.held()
+	}
+	amounts := maps.Clone(i.held())
+	for name, amount := range i.Hidden {
+		amounts[name] -= amount
+	}
+	return amounts
 }
 
 // Need is what a pod needs of the zones of one node. The zero value needs nothing.
@@ -133,9 +149,33 @@ func (n Need) Any() bool { return len(n.Items) > 0 }
 // Equal reports whether another need is the same.
 func (n Need) Equal(other Need) bool {
 	same := func(a, b Item) bool {
-		return a.Container == b.Container && a.Held == b.Held && maps.Equal(a.Amounts, b.Amounts)
+		return a.Container == b.Container && a.Held == b.Held && maps.Equal(a.Amounts, b.Amounts) && maps.Equal(a.Hidden, b.Hidden)
 	}
 	return slices.EqualFunc(n.Items, other.Items, same) && slices.EqualFunc(n.Starts, other.Starts, same)
+}
+
+// mostHidden is how many items there are of what one pod has hidden in several zones.
+const mostHidden = 1024
+
+// Hidden is what no report shows of a pod that the kubelet has admitted. started is whether a container has started that is no init
+// container.
+func (n Node) Hidden(need Need, started bool) (list []Item) {
+	for _, item := range need.Items {
+		hidden := Amounts{}
+		for name, amount := range item.Hidden {
+			switch {
+			case started && isMemory(name):
+			case !isMemory(name) && n.Spans(need):
+				list = append(list, slices.Repeat([]Item{{Amounts: Amounts{name: 1}}}, int(min(amount, mostHidden)))...)
+			default:
+				hidden[name] = amount
+			}
+		}
+		if len(hidden) > 0 {
+			list = append(list, Item{Amounts: hidden})
+		}
+	}
+	return list
 }
 
 // Needed returns what a pod needs of the zones of this node.
@@ -147,6 +187,7 @@ func (n Node) Needed(pod *corev1.Pod) Need {
 			// A kubelet aligns them only with the feature gate PodLevelResourceManagers. Room for them does no harm without it.
 			maps.Copy(item.Amounts, n.aligned(guaranteed, pod.Spec.Resources.Requests))
 			item.Held = 0
+			maps.DeleteFunc(item.Hidden, func(name corev1.ResourceName, _ int64) bool { return !isDevice(name) })
 		}
 		if len(item.Amounts) > 0 {
 			return Need{Items: []Item{item}}
@@ -204,31 +245,75 @@ func (n Node) aligned(guaranteed bool, requests corev1.ResourceList) Amounts {
 // counts nothing of these (policy_static.go, podGuaranteedCPUs).
 func (n Node) peak(pod *corev1.Pod, guaranteed bool) Item {
 	running, most := Amounts{}, Amounts{}
-	all := int64(0)
-	add := func(to, amounts Amounts) {
+	var starts []start
+	onlyCPUs := true
+	aligned := func(c *corev1.Container, ends bool) Amounts {
+		amounts := n.aligned(guaranteed, c.Resources.Requests)
 		for name, amount := range amounts {
-			to[name] += amount
+			if name == corev1.ResourceCPU {
+				starts = append(starts, start{amount, ends})
+			} else {
+				onlyCPUs = false
+			}
+			if !ends {
+				running[name] += amount
+			}
 		}
+		return amounts
 	}
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		amounts := n.aligned(guaranteed, c.Resources.Requests)
-		if isSidecar(c) {
-			add(running, amounts)
-			continue
-		}
-		all += amounts[corev1.ResourceCPU]
-		for name, amount := range amounts {
-			most[name] = max(most[name], running[name]+amount)
+		ends := !isSidecar(c)
+		for name, amount := range aligned(c, ends) {
+			if ends {
+				most[name] = max(most[name], running[name]+amount)
+			}
 		}
 	}
 	for i := range pod.Spec.Containers {
-		add(running, n.aligned(guaranteed, pod.Spec.Containers[i].Resources.Requests))
+		aligned(&pod.Spec.Containers[i], false)
 	}
+	item := Item{Amounts: most, Hidden: Amounts{}}
 	for name, amount := range running {
 		most[name] = max(most[name], amount)
 	}
-	return Item{Amounts: most, Held: all + running[corev1.ResourceCPU] - most[corev1.ResourceCPU]}
+	for name, amount := range most {
+		if name == corev1.ResourceCPU {
+			item.Held = max(0, running[name]+kept(starts, n.Policy != policyBestEffort || n.PodScope || onlyCPUs)-amount)
+			amount += item.Held
+		}
+		if amount > running[name] {
+			item.Hidden[name] = amount - running[name]
+		}
+	}
+	return item
+}
+
+// start is that of a container with CPUs for itself, which ends before others start or does not.
+type start struct {
+	cpus int64
+	ends bool
+}
+
+// kept returns how many CPUs of containers that end no later one gets, at most. The kubelet gives each the CPUs that suit it best, of
+// those that are free or are such a container's. So containers that ask for as many, one after another, have the same: if they are
+// in the same zones, since best-effort may have other resources decide on these.
+func kept(starts []start, same bool) (sum int64) {
+	var ended []int64
+	for _, s := range append(starts, start{}) {
+		switch {
+		case !s.ends:
+			for _, cpus := range ended {
+				if !same || cpus != s.cpus {
+					sum += cpus
+				}
+			}
+			ended = nil
+		case !same || !slices.Contains(ended, s.cpus):
+			ended = append(ended, s.cpus)
+		}
+	}
+	return sum
 }
 
 // Asked says what a pod asks for: pods of the same text need the same of every node.
@@ -325,6 +410,8 @@ const (
 	TooLarge Reason = "TooLarge"
 	// Unreported: it may not fit, depending on which zones others have got that the node has not reported yet.
 	Unreported Reason = "Unreported"
+	// Kept: it may not fit, depending on which zones init containers of others have got, which no report shows.
+	Kept Reason = "Kept"
 	// Spanning: it needs several zones, or another pod there has several, and that cannot be foreseen.
 	Spanning Reason = "Spanning"
 )
@@ -337,6 +424,8 @@ func (l *Lack) String() string {
 	switch l.Reason {
 	case Unreported:
 		return who + " may find no zone, since the node has not reported yet what other pods have got"
+	case Kept:
+		return who + " may find no zone, since init containers of other pods keep what they had, which no report shows"
 	case Spanning:
 		return who + " needs several zones, or shares them with a pod that does, which cannot be foreseen"
 	case TooLarge:
@@ -357,8 +446,18 @@ func (l *Lack) Amount() string {
 type Others struct {
 	// Unreported are those that the node's report does not show yet. They may get any zone, in any order.
 	Unreported []Need
+	// Hidden is what no report shows of the others, in whichever zones it is.
+	Hidden []Item
 	// Spanning is whether a pod that the report shows has memory of several zones.
 	Spanning bool
+}
+
+// lack is that of a pod which may find no zone.
+func (o Others) lack() *Lack {
+	if len(o.Unreported) == 0 {
+		return &Lack{Reason: Kept}
+	}
+	return &Lack{Reason: Unreported}
 }
 
 // Check returns nil if the kubelet will admit the pod, and all unreported ones, in whatever order it looks at them, and
@@ -373,6 +472,7 @@ func (n Node) Check(need Need, others Others) *Lack {
 		for i := range others.Unreported {
 			others.Unreported[i] = others.Unreported[i].memory()
 		}
+		others.Hidden = memoryOf(others.Hidden)
 	}
 	if !n.Refuses() || !need.Any() {
 		return nil
@@ -395,18 +495,17 @@ func (n Node) Check(need Need, others Others) *Lack {
 	if spans {
 		return n.spanning(need, others)
 	}
-	if len(others.Unreported) == 0 && len(need.Items) == 1 && len(need.Starts) == 0 {
+	if len(others.Unreported) == 0 && len(others.Hidden) == 0 && len(need.Items) == 1 && len(need.Starts) == 0 {
 		return nil
 	}
 	// Among others: each of all must find its place, wherever the rest goes.
 	needs := append(slices.Clone(others.Unreported), need)
-	unreported := &Lack{Reason: Unreported}
 	for i, one := range needs {
 		if n.Spans(one) {
-			return unreported
+			return others.lack()
 		}
 		for j, item := range one.Items {
-			var rest []Item
+			rest := slices.Clone(others.Hidden)
 			for k, other := range needs {
 				for l, of := range other.Items {
 					if k != i || l != j {
@@ -415,10 +514,10 @@ func (n Node) Check(need Need, others Others) *Lack {
 				}
 			}
 			if !n.safe(one, item, rest) {
-				if len(others.Unreported) == 0 {
+				if len(others.Unreported) == 0 && len(others.Hidden) == 0 {
 					return n.together(one, item)
 				}
-				return unreported
+				return others.lack()
 			}
 		}
 	}
@@ -426,22 +525,17 @@ func (n Node) Check(need Need, others Others) *Lack {
 }
 
 // memory is what is left of a need where the kubelet aligns memory alone.
-func (n Need) memory() (left Need) {
-	only := func(items []Item) (list []Item) {
-		for _, item := range items {
-			amounts := Amounts{}
-			for name, amount := range item.Amounts {
-				if isMemory(name) {
-					amounts[name] = amount
-				}
-			}
-			if len(amounts) > 0 {
-				list = append(list, Item{Container: item.Container, Amounts: amounts})
-			}
+func (n Need) memory() Need { return Need{Items: memoryOf(n.Items), Starts: memoryOf(n.Starts)} }
+
+func memoryOf(items []Item) (list []Item) {
+	for _, item := range items {
+		amounts := maps.Clone(item.Amounts)
+		maps.DeleteFunc(amounts, func(name corev1.ResourceName, _ int64) bool { return !isMemory(name) })
+		if len(amounts) > 0 {
+			list = append(list, Item{Container: item.Container, Amounts: amounts})
 		}
-		return list
 	}
-	return Need{Items: only(n.Items), Starts: only(n.Starts)}
+	return list
 }
 
 // total checks that a node has as many CPUs for itself as a pod needs, in whichever zones. The scheduler counts what init containers
@@ -463,13 +557,15 @@ func (n Node) total(need Need, others Others) *Lack {
 		_, held := cpus(one)
 		all += held
 	}
+	_, hidden := cpus(Need{Items: others.Hidden})
+	all += hidden
 	if asked, _ = cpus(need); asked == 0 {
 		return nil
 	}
 	if asked <= free {
 		for _, one := range needs {
 			if amount, held := cpus(one); all-held+amount > free {
-				return &Lack{Reason: Unreported}
+				return others.lack()
 			}
 		}
 		return nil
@@ -642,8 +738,8 @@ func (n Node) spanning(need Need, others Others) *Lack {
 	if len(need.Items) > 1 || len(need.Starts) > 0 {
 		return &Lack{Reason: Spanning, Container: need.Items[0].Container}
 	}
-	if len(others.Unreported) > 0 {
-		return &Lack{Reason: Unreported}
+	if len(others.Unreported) > 0 || len(others.Hidden) > 0 {
+		return others.lack()
 	}
 	if hasMemory(need.Items[0].Amounts) {
 		for _, z := range n.Zones {

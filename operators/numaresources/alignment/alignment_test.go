@@ -91,7 +91,9 @@ func TestCheck(t *testing.T) {
 		node       *v1alpha2.NodeResourceTopology
 		pod        *corev1.Pod
 		unreported []*corev1.Pod
-		spanning   bool
+		// shown are in the report.
+		shown    []*corev1.Pod
+		spanning bool
 		// want is empty for a pod that fits.
 		want string
 	}{
@@ -104,13 +106,22 @@ func TestCheck(t *testing.T) {
 		{name: "under restricted resources that need different numbers of zones", node: restricted("cpu=8 memory=8Gi", "cpu=8 memory=8Gi"), pod: pod("cpu=10 memory=1Gi"), want: `container "c0" is larger than every zone: the largest lacks 2 of cpu`},
 		{name: "best-effort takes CPUs of any zone", node: report("best-effort", "container", "cpu=1/8", "cpu=3/8"), pod: four},
 		{name: "best-effort has no CPUs to take", node: report("best-effort", "container", "cpu=1/8", "cpu=1/8"), pod: four, want: "the pod fits into no zone: node-0 lacks 2 of cpu"},
-		{name: "best-effort has none beside a pod whose init container may have others", node: report("best-effort", "pod", "cpu=4/8", "cpu=4/8"), pod: four, unreported: []*corev1.Pod{pod("init:cpu=4", "cpu=4")}, want: "the pod may find no zone, since the node has not reported yet what other pods have got"},
-		{name: "with scope pod an init container may have CPUs that the others do not get", node: podScope("cpu=8/8"), pod: pod("cpu=4"), unreported: []*corev1.Pod{pod("init:cpu=4", "cpu=4")}, want: "the pod may find no zone, since the node has not reported yet what other pods have got"},
+		{name: "best-effort has none beside a pod whose init container may have others", node: report("best-effort", "pod", "cpu=4/8", "cpu=4/8"), pod: four, unreported: []*corev1.Pod{pod("init:cpu=2", "cpu=4")}, want: "the pod may find no zone, since the node has not reported yet what other pods have got"},
+		{name: "with scope pod an init container may have CPUs that the others do not get", node: podScope("cpu=8/8"), pod: pod("cpu=4"), unreported: []*corev1.Pod{pod("init:cpu=2", "cpu=4")}, want: "the pod may find no zone, since the node has not reported yet what other pods have got"},
+		{name: "a container gets the CPUs of an init container that has as many", node: podScope("cpu=8/8"), pod: pod("cpu=4"), unreported: []*corev1.Pod{pod("init:cpu=4", "cpu=4")}},
+		{name: "two init containers that have as many have the same", node: podScope("cpu=8/8"), pod: pod("cpu=2"), unreported: []*corev1.Pod{pod("init:cpu=2", "init:cpu=2", "cpu=4")}},
+		{name: "unless best-effort has memory decide on their zones", node: report("best-effort", "container", "cpu=8/8 memory=8Gi"), pod: pod("cpu=2"), unreported: []*corev1.Pod{pod("init:cpu=4 memory=1Gi", "cpu=4 memory=1Gi")}, want: "the pod may find no zone, since the node has not reported yet what other pods have got"},
+		{name: "no report shows what an init container has beyond the rest of its pod", node: single("cpu=6/8"), pod: pod("cpu=6"), shown: []*corev1.Pod{pod("init:cpu=4", "cpu=2")}, want: "the pod may find no zone, since init containers of other pods keep what they had, which no report shows"},
+		{name: "it is in one zone alone", node: single("cpu=6/8", "cpu=8"), pod: pod("cpu=6"), shown: []*corev1.Pod{pod("init:cpu=4", "cpu=2")}},
+		{name: "that of a pod of several zones may be in each", node: report("restricted", "pod", "cpu=4/8", "cpu=3/8"), pod: pod("cpu=1"), shown: []*corev1.Pod{pod("init:cpu=12", "cpu=9")}, want: "the pod may find no zone, since init containers of other pods keep what they had, which no report shows"},
+		{name: "it is taken under best-effort, too", node: report("best-effort", "container", "cpu=2/8", "cpu=4/8"), pod: pod("cpu=6"), shown: []*corev1.Pod{pod("init:cpu=4", "cpu=2")}, want: "the pod may find no zone, since init containers of other pods keep what they had, which no report shows"},
+		{name: "nor devices", node: single("cpu=8 example.com/nic=3/4"), pod: pod("example.com/nic=3"), shown: []*corev1.Pod{pod("init:example.com/nic=2", "example.com/nic=1")}, want: "the pod may find no zone, since init containers of other pods keep what they had, which no report shows"},
+		{name: "memory is taken back when the rest starts", node: single("cpu=8 memory=7Gi/8Gi"), pod: pod("cpu=500m memory=7Gi"), shown: []*corev1.Pod{pod("init:memory=2Gi", "memory=1Gi")}},
 		{name: "a device of a pod that asks for CPUs as a whole", node: single("cpu=8 example.com/nic=1", "cpu=8 example.com/nic=1"), pod: asWhole(pod("example.com/nic=2"), "cpu=4"), want: `container "c0" is larger than every zone: the largest lacks 1 of example.com/nic`},
 		{name: "with scope pod, too", node: podScope("cpu=2/8 example.com/nic=1", "cpu=8"), pod: asWhole(pod("example.com/nic=1"), "cpu=4"), want: "the pod fits into no zone: node-0 lacks 2 of cpu"},
 		{name: "with scope container, containers share what a pod asks for as a whole", node: single("cpu=8", "cpu=8"), pod: asWhole(pod(""), "cpu=12")},
 		{name: "a pod that fits a zone may have more than a zone while its init container runs", node: podScope("cpu=8", "cpu=8"), pod: pod("cpu=8"), unreported: []*corev1.Pod{pod("init:cpu=4", "cpu=5"), pod("cpu=3")}, want: "the pod may find no zone, since the node has not reported yet what other pods have got"},
-		{name: "a pod with an init container must leave others what they need", node: report("best-effort", "pod", "cpu=4/8", "cpu=4/8"), pod: pod("init:cpu=3", "cpu=3"), unreported: []*corev1.Pod{pod("cpu=4")}, want: "the pod may find no zone, since the node has not reported yet what other pods have got"},
+		{name: "a pod with an init container must leave others what they need", node: report("best-effort", "pod", "cpu=4/8", "cpu=4/8"), pod: pod("init:cpu=2", "cpu=3"), unreported: []*corev1.Pod{pod("cpu=4")}, want: "the pod may find no zone, since the node has not reported yet what other pods have got"},
 		{name: "best-effort refuses memory that is in no zone", node: report("best-effort", "container", "cpu=8 memory=1Gi/8Gi", "cpu=8 memory=2Gi/8Gi"), pod: pod("cpu=1 memory=3Gi"), want: `container "c0" fits into no zone: node-1 lacks 1Gi of memory`},
 		{name: "none gives memory of a zone, whatever the CPUs are", node: report("none", "container", "cpu=0/8 memory=4Gi/8Gi", "cpu=8 memory=2Gi/8Gi"), pod: pod("cpu=1 memory=3Gi")},
 		{name: "none refuses memory that is in no zone", node: report("none", "container", "cpu=8 memory=1Gi/8Gi", "cpu=8 memory=2Gi/8Gi"), pod: pod("cpu=1 memory=3Gi"), want: `container "c0" fits into no zone: node-1 lacks 1Gi of memory`},
@@ -147,6 +158,9 @@ func TestCheck(t *testing.T) {
 			others := alignment.Others{Spanning: test.spanning}
 			for _, p := range test.unreported {
 				others.Unreported = append(others.Unreported, node.Needed(p))
+			}
+			for _, p := range test.shown {
+				others.Hidden = append(others.Hidden, node.Hidden(node.Needed(p), true)...)
 			}
 			got := ""
 			if lack := node.Check(node.Needed(test.pod), others); lack != nil {
@@ -191,6 +205,21 @@ func TestCheckWithout(t *testing.T) {
 				t.Errorf("got %v", lack)
 			}
 		})
+	}
+}
+
+// Upstream's memory manager takes back what init containers have when the next container is added, and a pod says only later that it has started.
+func TestMemoryOfInitContainersIsHeldUntilTheRestStarts(t *testing.T) {
+	node, err := alignment.Read(report("single-numa-node", "container", "cpu=8 memory=8Gi"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	need := node.Needed(pod("init:cpu=3 memory=3Gi", "cpu=3 memory=1Gi"))
+	if got := node.Hidden(need, false); len(got) != 1 || got[0].Amounts[corev1.ResourceMemory] != 2<<30 || got[0].Amounts[corev1.ResourceCPU] != 0 {
+		t.Errorf("before, %v is hidden", got)
+	}
+	if got := node.Hidden(need, true); len(got) != 0 {
+		t.Errorf("after, %v is hidden", got)
 	}
 }
 

@@ -29,7 +29,7 @@ func (n Node) CheckWithout(need Need, others Others, staying, leaving []Need) *L
 			return &Lack{Reason: Unreported}
 		}
 		for _, item := range one.Items {
-			items = append(items, placed{item.Amounts, i < len(leaving)})
+			items = append(items, placed{item.shown(), i < len(leaving)})
 		}
 	}
 	slices.SortStableFunc(items, func(a, b placed) int {
