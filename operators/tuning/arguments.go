@@ -190,19 +190,24 @@ func override(options, newer []Option) []Option {
 // maxParts bounds what variables can become.
 const maxParts = 1000
 
-var variableName = regexp.MustCompile(`^\w+$`)
+var (
+	variableName    = regexp.MustCompile(`^\w+$`)
+	escapedVariable = regexp.MustCompile(`^\$\{\w+\}`)
+)
 
 // expand puts known variables into a text. Functions, and variables of files or of nobody, are holes.
 func expand(text string, variables map[string][]part) (parts []part) {
 	for text != "" {
 		at := strings.Index(text, "${")
-		if at < 0 || at > 0 && text[at-1] == '\\' {
-			end := len(text)
-			if at > 0 {
-				end = at + 2 // escaped: it stays a text
+		if at < 0 {
+			return append(parts, part{text: text})
+		}
+		if at > 0 && text[at-1] == '\\' { // it stays a text: of a variable without the backslash
+			kept, rest := text[:at+2], text[at+2:]
+			if escaped := escapedVariable.FindString(text[at:]); escaped != "" {
+				kept, rest = text[:at-1]+escaped, text[at+len(escaped):]
 			}
-			parts = append(parts, part{text: text[:end]})
-			text = text[end:]
+			parts, text = append(parts, part{text: kept}), rest
 			continue
 		}
 		if at > 0 {
@@ -297,6 +302,9 @@ func effective(units []Unit, variables map[string][]part) (arguments []string, c
 	enabled, name := true, ""
 	for _, unit := range units {
 		if unit.Plugin != "bootloader" {
+			if unit.Name == "bootloader" {
+				return nil, true // TuneD merges it with others of that name
+			}
 			continue
 		}
 		if name != "" && name != unit.Name || slices.ContainsFunc(unit.Options, func(o Option) bool { return slices.Contains(conditional, o.Name) }) {

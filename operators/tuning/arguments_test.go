@@ -109,7 +109,7 @@ func TestKernelArgumentsThatAnOperandReports(t *testing.T) {
 		"a variable that nobody has defined":                  {specOf("p", "[bootloader]\ncmdline=a=${nowhere}\n"), "a=${nowhere}", "", "only digits"},
 		"a key that is computed":                              {specOf("p", "[bootloader]\ncmdline=${f:exec:x} b=1\n"), "anything", "", "no [bootloader] section"},
 		"a variable of variables":                             {specOf("p", "[variables]\na=1\nb=${a}-3\n[bootloader]\ncmdline=x=${b}\n"), "x=1-3", "x=1-3", ""},
-		"an escaped variable":                                 {specOf("p", "[bootloader]\ncmdline=x=\\${a}\n"), "x=\\${a}", "x=\\${a}", ""},
+		"an escaped variable":                                 {specOf("p", "[bootloader]\ncmdline=x=\\${a} b=1\n"), "x=${a} b=1", "x=${a} b=1", ""},
 		"those of an included profile of the NodePool":        {specOf("p", "[main]\ninclude=q\n", "q", "[bootloader]\ncmdline=q=1\n"), "q=1", "q=1", ""},
 		"those of TuneD's own profile":                        {specOf("p", "[main]\ninclude=network-latency\n"), "skew_tick=1", "skew_tick=1", ""},
 		"those of TuneD's own profile, with our variable":     {specOf("p", "[main]\ninclude=cpu-partitioning\n[variables]\nisolated_cores=2-3\n"), "nohz=on nohz_full=2-3 rcu_nocbs=2-3 tuned.non_isolcpus=00000003 intel_pstate=disable nosoftlockup skew_tick=1", "nohz=on nohz_full=2-3 rcu_nocbs=2-3 tuned.non_isolcpus=00000003 intel_pstate=disable nosoftlockup skew_tick=1", ""},
@@ -180,6 +180,7 @@ func TestKernelArgumentsThatNoNodeHasToCompute(t *testing.T) {
 		"what holds on some nodes only":      {specOf("p", "[bootloader]\nuname_regex=aarch64\ncmdline=a=1\n"), "", false},
 		"several sections":                   {specOf("p", "[bootloader]\ncmdline=a=1\n[b]\ntype=bootloader\ncmdline=b=1\n"), "", false},
 		"what a node decides to take away":   {specOf("p", "[bootloader]\ncmdline_a=+a=1\ncmdline_b=-${f:exec:x}\n"), "", false},
+		"a section whose type changes":       {specOf("p", "[main]\ninclude=q\n[bootloader]\ntype=sysctl\n", "q", "[bootloader]\ncmdline=a=1\n"), "", false},
 		"a section that is not enabled":      {specOf("p", "[bootloader]\nenabled=false\ncmdline=a=1\n"), "", true},
 		"a variable that grows beyond bound": {specOf("p", "[variables]\n"+doubling(40)+"[bootloader]\ncmdline=x=${v40}\n"), "", false},
 	} {

@@ -97,10 +97,13 @@ func readProfile(text string) (units []Unit, variables []Option, included []stri
 // comment is one of a whole line, or the end of a line.
 var comment = regexp.MustCompile(`^\s*;.*|(^|\s)#.*`)
 
-// sectionsOf reads the sections of a profile as Python's configparser does with TuneD's settings: a line that is indented deeper than an
-// option before it goes on with its value.
+// sectionsOf reads the sections of a profile as Python's configparser does with TuneD's settings: sections of one name are one, the last
+// of several options of one name counts, and a line that is indented deeper than an option before it goes on with its value.
 func sectionsOf(text string) (units []Unit) {
-	indent, open := 0, false
+	type place struct{ section, option string }
+	places := map[place]int{}
+	indent, at := 0, -1
+	var open *string // the value that a line may go on with
 	for line := range strings.Lines(text) {
 		line = strings.TrimRightFunc(comment.ReplaceAllString(line, ""), unicode.IsSpace)
 		content := strings.TrimLeftFunc(line, unicode.IsSpace)
@@ -108,18 +111,30 @@ func sectionsOf(text string) (units []Unit) {
 			continue
 		}
 		deeper := len(line) - len(content)
-		if deeper > indent && open {
-			options := units[len(units)-1].Options
-			options[len(options)-1].Value += "\n" + content
+		if deeper > indent && open != nil {
+			*open += "\n" + content
 			continue
 		}
-		indent = deeper
+		indent, open = deeper, nil
 		if match := section.FindStringSubmatch(content); match != nil {
-			units, open = append(units, Unit{Name: match[1], Plugin: match[1], Enabled: true}), false
-		} else if len(units) > 0 {
+			name, known := match[1], false
+			if at, known = places[place{section: name}]; !known {
+				at = len(units)
+				places[place{section: name}] = at
+				units = append(units, Unit{Name: name, Plugin: name, Enabled: true})
+			}
+		} else if at >= 0 {
 			name, value, _ := strings.Cut(content, "=")
-			u := &units[len(units)-1]
-			u.Options, open = append(u.Options, Option{strings.TrimSpace(name), strings.TrimSpace(value)}), true
+			name = strings.TrimSpace(name)
+			u := &units[at]
+			i, known := places[place{u.Name, name}]
+			if !known || name == "" {
+				i = len(u.Options)
+				places[place{u.Name, name}] = i
+				u.Options = append(u.Options, Option{Name: name})
+			}
+			open = &u.Options[i].Value
+			*open = strings.TrimSpace(value)
 		}
 	}
 	return units
