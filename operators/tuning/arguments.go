@@ -24,6 +24,8 @@ type Requested struct {
 	// literal are those that no node has to compute, in TuneD's order. They are all of them if nothing is computed.
 	literal  []string
 	computed bool
+	// unquoted means that TuneD takes quotes off the ends of all arguments together.
+	unquoted bool
 }
 
 // template is one argument as a profile has it. Where TuneD computes a part, the pattern has a hole.
@@ -83,7 +85,7 @@ func RequestedBy(spec tunedv1.ProfileSpec) Requested {
 			}
 		}
 	}
-	r.literal, r.computed = effective(units, variables)
+	r.literal, r.computed, r.unquoted = effective(units, variables)
 	return r
 }
 
@@ -124,13 +126,12 @@ func (r Requested) refuse(argument string) string {
 	key, _, _ := strings.Cut(argument, "=")
 	var same []template
 	for _, t := range r.templates {
-		if t.key != key {
-			continue
-		}
-		if t.pattern.MatchString(argument) {
+		if t.pattern.MatchString(argument) || r.unquoted && (t.pattern.MatchString(`"`+argument) || t.pattern.MatchString(argument+`"`) || t.pattern.MatchString(`"`+argument+`"`)) {
 			return ""
 		}
-		same = append(same, t)
+		if t.key == key {
+			same = append(same, t)
+		}
 	}
 	if len(same) == 0 {
 		return fmt.Sprintf("no [bootloader] section of the profile %s, or of those that it includes, has %s", r.profile, shown(key))
@@ -295,45 +296,58 @@ func templateOf(token []part) (template, bool) {
 // conditional are options of a unit by which it holds on some nodes only, or takes options away.
 var conditional = []string{"uname_regex", "cpuinfo_regex", "devices_udev_regex", "drop", "replace"}
 
-// effective returns the arguments as TuneD would compute them, without those that only a node can know, and whether there are any
-// of these.
-func effective(units []Unit, variables map[string][]part) (arguments []string, computed bool) {
+// effective returns the arguments as TuneD would compute them, without those that only a node can know, whether there are any of these,
+// and whether quotes around all of them are taken off.
+func effective(units []Unit, variables map[string][]part) (arguments []string, computed, unquoted bool) {
 	var merged []Option
 	enabled, name := true, ""
 	for _, unit := range units {
 		if unit.Plugin != "bootloader" {
 			if unit.Name == "bootloader" {
-				return nil, true // TuneD merges it with others of that name
+				return nil, true, false // TuneD merges it with others of that name
 			}
 			continue
 		}
 		if name != "" && name != unit.Name || slices.ContainsFunc(unit.Options, func(o Option) bool { return slices.Contains(conditional, o.Name) }) {
-			return nil, true
+			return nil, true, false
 		}
 		name, enabled = unit.Name, unit.Enabled
 		merged = override(merged, unit.Options)
 	}
 	if !enabled {
-		return nil, false
+		return nil, false, false
 	}
+	var tokens []template
+	oneLine := true
 	for _, option := range merged {
 		if !strings.HasPrefix(option.Name, "cmdline") {
 			continue
 		}
 		value, removes := argumentsOf(option)
+		if removes && strings.Contains(value, "${") {
+			return nil, true, false // TuneD compares it with texts that are not expanded yet
+		}
 		for _, token := range words(expand(value, variables)) {
-			t, ok := templateOf(token)
-			switch {
-			case removes && (!ok || t.computed):
-				return nil, true
-			case !ok || t.computed:
-				computed = true
-			case removes:
-				arguments = slices.DeleteFunc(arguments, func(a string) bool { return a == t.text })
-			default:
-				arguments = append(arguments, t.text)
+			if t, _ := templateOf(token); removes {
+				tokens = slices.DeleteFunc(tokens, func(other template) bool { return other.text == t.text })
+			} else {
+				tokens = append(tokens, t)
 			}
 		}
+		oneLine = oneLine && (removes || !strings.Contains(value, "\n"))
 	}
-	return arguments, computed
+	if n := len(tokens); n > 0 && oneLine && strings.HasPrefix(tokens[0].text, `"`) && strings.HasSuffix(tokens[n-1].text, `"`) && (n > 1 || len(tokens[0].text) > 1) {
+		unquoted = true
+		tokens[0].text = strings.TrimPrefix(tokens[0].text, `"`)
+		tokens[n-1].text = strings.TrimSuffix(tokens[n-1].text, `"`)
+	}
+	for _, t := range tokens {
+		switch {
+		case t.computed || t.key == "":
+			computed = true
+		case t.text != "":
+			arguments = append(arguments, t.text)
+		}
+	}
+	return arguments, computed, unquoted
 }

@@ -806,6 +806,7 @@ func TestTunedComputesWhatIsForetold(t *testing.T) {
 	}{
 		{what: "two options in their order", spec: spec(head + "cmdline_b=+b=1\ncmdline_a=a=1 c\n")},
 		{what: "one that is taken away", spec: spec(head + "cmdline_a=+a=1 b=1\ncmdline_b=-a=1\n")},
+		{what: "quotes around all of them", spec: spec(head + "cmdline=\"a=1 b=1\"\n")},
 		{what: "a section that is switched on by a word that is not TuneD's", spec: spec(head + "enabled=yes\ncmdline=+a=1\n")},
 		{what: "a value that goes on in the next line", spec: spec(head + "cmdline_a=+a=1 # why\n  b=1\ncmdline_b=+c=1\n")},
 		{what: "an included profile, and an option that is overridden", spec: tunedv1.ProfileSpec{Config: tunedv1.ProfileConfig{TunedProfile: "p"}, Profile: []tunedv1.TunedProfile{
