@@ -24,8 +24,6 @@ type Requested struct {
 	// literal are those that no node has to compute, in TuneD's order. They are all of them if nothing is computed.
 	literal  []string
 	computed bool
-	// unquoted means that TuneD takes quotes off the ends of all arguments together.
-	unquoted bool
 }
 
 // template is one argument as a profile has it. Where TuneD computes a part, the pattern has a hole.
@@ -69,23 +67,22 @@ func RequestedBy(spec tunedv1.ProfileSpec) Requested {
 	r := Requested{profile: spec.Config.TunedProfile}
 	units, defined, _ := Chain(spec, packagedProfile)
 	variables := variablesOf(defined)
-	for _, unit := range units {
-		if unit.Plugin != "bootloader" {
-			continue
-		}
-		for _, option := range unit.Options {
-			value, removes := argumentsOf(option)
-			if !strings.HasPrefix(option.Name, "cmdline") || removes {
-				continue
-			}
-			for _, token := range words(expand(value, variables)) {
-				if t, ok := templateOf(token); ok {
-					r.templates = append(r.templates, t)
-				}
+	tokens, exact := effective(units, variables)
+	if !exact {
+		tokens = possible(units, variables)
+	}
+	r.computed = !exact
+	for _, token := range tokens {
+		switch t, ok := templateOf(token); {
+		case !ok:
+			r.computed = true
+		default:
+			r.templates = append(r.templates, t)
+			if r.computed = r.computed || t.computed; exact && !t.computed {
+				r.literal = append(r.literal, t.text)
 			}
 		}
 	}
-	r.literal, r.computed, r.unquoted = effective(units, variables)
 	return r
 }
 
@@ -126,12 +123,13 @@ func (r Requested) refuse(argument string) string {
 	key, _, _ := strings.Cut(argument, "=")
 	var same []template
 	for _, t := range r.templates {
-		if t.pattern.MatchString(argument) || r.unquoted && (t.pattern.MatchString(`"`+argument) || t.pattern.MatchString(argument+`"`) || t.pattern.MatchString(`"`+argument+`"`)) {
+		if t.key != key {
+			continue
+		}
+		if t.pattern.MatchString(argument) {
 			return ""
 		}
-		if t.key == key {
-			same = append(same, t)
-		}
+		same = append(same, t)
 	}
 	if len(same) == 0 {
 		return fmt.Sprintf("no [bootloader] section of the profile %s, or of those that it includes, has %s", r.profile, shown(key))
@@ -296,58 +294,71 @@ func templateOf(token []part) (template, bool) {
 // conditional are options of a unit by which it holds on some nodes only, or takes options away.
 var conditional = []string{"uname_regex", "cpuinfo_regex", "devices_udev_regex", "drop", "replace"}
 
-// effective returns the arguments as TuneD would compute them, without those that only a node can know, whether there are any of these,
-// and whether quotes around all of them are taken off.
-func effective(units []Unit, variables map[string][]part) (arguments []string, computed, unquoted bool) {
+// possible returns all arguments of all sections [bootloader], whichever of them TuneD uses on a node.
+func possible(units []Unit, variables map[string][]part) (tokens [][]part) {
+	for _, unit := range units {
+		for _, option := range unit.Options {
+			if value, removes := argumentsOf(option); unit.Plugin == "bootloader" && strings.HasPrefix(option.Name, "cmdline") && !removes {
+				tokens = append(tokens, words(expand(value, variables))...)
+			}
+		}
+	}
+	return tokens
+}
+
+// effective returns the arguments as TuneD would compute them on every node. It is not exact if only a node can know which they are.
+func effective(units []Unit, variables map[string][]part) (tokens [][]part, exact bool) {
 	var merged []Option
 	enabled, name := true, ""
 	for _, unit := range units {
 		if unit.Plugin != "bootloader" {
 			if unit.Name == "bootloader" {
-				return nil, true, false // TuneD merges it with others of that name
+				return nil, false // TuneD merges it with others of that name
 			}
 			continue
 		}
 		if name != "" && name != unit.Name || slices.ContainsFunc(unit.Options, func(o Option) bool { return slices.Contains(conditional, o.Name) }) {
-			return nil, true, false
+			return nil, false
 		}
 		name, enabled = unit.Name, unit.Enabled
 		merged = override(merged, unit.Options)
 	}
 	if !enabled {
-		return nil, false, false
+		return nil, true
 	}
-	var tokens []template
 	oneLine := true
 	for _, option := range merged {
 		if !strings.HasPrefix(option.Name, "cmdline") {
 			continue
 		}
 		value, removes := argumentsOf(option)
-		if removes && strings.Contains(value, "${") {
-			return nil, true, false // TuneD compares it with texts that are not expanded yet
-		}
-		for _, token := range words(expand(value, variables)) {
-			if t, _ := templateOf(token); removes {
-				tokens = slices.DeleteFunc(tokens, func(other template) bool { return other.text == t.text })
-			} else {
-				tokens = append(tokens, t)
-			}
-		}
-		oneLine = oneLine && (removes || !strings.Contains(value, "\n"))
-	}
-	if n := len(tokens); n > 0 && oneLine && strings.HasPrefix(tokens[0].text, `"`) && strings.HasSuffix(tokens[n-1].text, `"`) && (n > 1 || len(tokens[0].text) > 1) {
-		unquoted = true
-		tokens[0].text = strings.TrimPrefix(tokens[0].text, `"`)
-		tokens[n-1].text = strings.TrimSuffix(tokens[n-1].text, `"`)
-	}
-	for _, t := range tokens {
-		switch {
-		case t.computed || t.key == "":
-			computed = true
-		case t.text != "":
-			arguments = append(arguments, t.text)
+		switch found := words(expand(value, variables)); {
+		case !removes:
+			tokens = append(tokens, found...)
+			oneLine = oneLine && !strings.Contains(value, "\n")
+		case strings.Contains(value, "${"):
+			return nil, false // TuneD compares it with texts that are not expanded yet
+		default:
+			tokens = slices.DeleteFunc(tokens, func(token []part) bool {
+				return slices.ContainsFunc(found, func(other []part) bool { return slices.Equal(other, token) })
+			})
 		}
 	}
-	return arguments, computed, unquoted
+	if oneLine {
+		unquote(tokens)
+	}
+	return tokens, true
+}
+
+// unquote takes quotes off the ends of all arguments together.
+func unquote(tokens [][]part) {
+	if len(tokens) == 0 {
+		return
+	}
+	first, last := &tokens[0][0], &tokens[len(tokens)-1][len(tokens[len(tokens)-1])-1]
+	begins, ends := !first.computed && strings.HasPrefix(first.text, `"`), !last.computed && strings.HasSuffix(last.text, `"`)
+	if begins && ends && (first != last || len(first.text) > 1) {
+		first.text = first.text[1:]
+		last.text = last.text[:len(last.text)-1]
+	}
 }

@@ -121,6 +121,10 @@ func TestKernelArgumentsThatAnOperandReports(t *testing.T) {
 		"an option of that name in another section":           {specOf("p", "[sysctl]\ncmdline=q=1\n"), "q=1", "", "no [bootloader] section"},
 		"an option that is none of the command line":          {specOf("p", "[bootloader]\ngrub2_cfg_file=q=1\n"), "grub2_cfg_file=q=1", "", "no [bootloader] section"},
 		"what the profile takes away":                         {specOf("p", "[bootloader]\ncmdline=-q=1\n"), "q=1", "", "no [bootloader] section"},
+		"what the profile overrides":                          {specOf("p", "[main]\ninclude=q\n[bootloader]\ncmdline=+a=1\n", "q", "[bootloader]\ncmdline=+mitigations=off\n"), "a=1 mitigations=off", "a=1", "mitigations=off: no [bootloader] section"},
+		"what the profile takes away from another":            {specOf("p", "[main]\ninclude=q\n[bootloader]\ncmdline_p=-mitigations=off\n", "q", "[bootloader]\ncmdline=+a=1 mitigations=off\n"), "a=1 mitigations=off", "a=1", "mitigations=off: no [bootloader] section"},
+		"what the profile switches off":                       {specOf("p", "[main]\ninclude=q\n[bootloader]\nenabled=0\n", "q", "[bootloader]\ncmdline=+mitigations=off\n"), "mitigations=off", "", "mitigations=off: no [bootloader] section"},
+		"what holds on some nodes only":                       {specOf("p", "[bootloader]\nuname_regex=x\ncmdline=+a=1\n"), "a=1", "a=1", ""},
 		"profiles that include each other":                    {specOf("p", "[main]\ninclude=q\n", "q", "[main]\ninclude=p\n[bootloader]\ncmdline=q=1\n"), "q=1", "q=1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
