@@ -25,6 +25,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -357,14 +358,26 @@ func Writes(request string) bool {
 	return verb != "get" && verb != "list" && verb != "watch"
 }
 
-// FreePorts returns TCP ports of 127.0.0.1 on which nobody listens. No connection takes one before the
-// process that it is for: they are below those that Linux gives to connections by default, and below
+// given are the ports that FreePorts returned last: the programs that they are for may not listen yet.
+var given struct {
+	sync.Mutex
+	ports []int
+}
+
+// FreePorts returns TCP ports of 127.0.0.1 on which nobody listens, and none that it has just returned. No connection takes one
+// before the process that it is for: they are below those that Linux gives to connections by default, and below
 // those of Services (--service-node-port-range of kube-apiserver), and above those of a node that package host starts.
 func FreePorts(n int) ([]int, error) {
-	const first, last = 24000, 29999
+	const first, last, remembered = 24000, 29999, 1000
+	given.Lock()
+	defer given.Unlock()
 	var ports []int
 	for _, at := range rand.Perm(last - first + 1) {
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+at))
+		port := first + at
+		if slices.Contains(given.ports, port) {
+			continue
+		}
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}
@@ -372,7 +385,9 @@ func FreePorts(n int) ([]int, error) {
 			return nil, err
 		}
 		listener.Close()
-		if ports = append(ports, first+at); len(ports) == n {
+		if ports = append(ports, port); len(ports) == n {
+			given.ports = append(given.ports, ports...)
+			given.ports = given.ports[max(0, len(given.ports)-remembered):]
 			return ports, nil
 		}
 	}
