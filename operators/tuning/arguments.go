@@ -73,14 +73,13 @@ func RequestedBy(spec tunedv1.ProfileSpec) Requested {
 	}
 	r.computed = !exact
 	for _, token := range tokens {
-		switch t, ok := templateOf(token); {
-		case !ok:
-			r.computed = true
-		default:
+		t, ok := templateOf(token)
+		r.computed = r.computed || !ok || t.computed
+		if ok {
 			r.templates = append(r.templates, t)
-			if r.computed = r.computed || t.computed; exact && !t.computed {
-				r.literal = append(r.literal, t.text)
-			}
+		}
+		if ok && exact && !t.computed {
+			r.literal = append(r.literal, t.text)
 		}
 	}
 	return r

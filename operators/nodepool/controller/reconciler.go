@@ -274,7 +274,7 @@ func (r *Reconciler) tell(before, pool *v1beta1.NodePool) {
 			said = said || other.Type == condition.Type && other.Status == condition.Status && other.Message == condition.Message
 		}
 		if !said {
-			const longest = 950 // an API server takes 1024 in all (upstream, pkg/apis/core/validation, events.go)
+			const longest = 950 // kube-apiserver refuses a note of more than 1024 bytes in all (upstream, pkg/apis/core/validation, events.go)
 			r.Recorder.Eventf(pool, nil, corev1.EventTypeWarning, condition.Reason, "Validate", "%s is False: %s", condition.Type, untrusted.Abbreviate(condition.Message, longest))
 		}
 	}

@@ -244,7 +244,7 @@ func TestTuningConfigOfAPool(t *testing.T) {
 	m.awaitCondition("pool-a", v1beta1.ConditionValidTuningConfig)
 }
 
-// An API server takes no more than 1024 bytes of an Event's note.
+// kube-apiserver refuses an Event whose note is longer than 1024 bytes.
 func TestALongFaultHasAnEvent(t *testing.T) {
 	m := newManagement(t).withControlPlane()
 	m.start()

@@ -442,7 +442,7 @@ func TestATunedNamesTheConfigMapOfItsUser(t *testing.T) {
 	}
 }
 
-// An API server takes no more than 1024 bytes of an Event's note.
+// kube-apiserver refuses an Event whose note is longer than 1024 bytes.
 func TestALongFaultHasAnEvent(t *testing.T) {
 	recorder := events.NewFakeRecorder(1)
 	r := &tunedsReconciler{recorder: recorder, told: map[types.UID]string{}}

@@ -277,7 +277,7 @@ func conflicts(err error) error {
 func (r *tunedsReconciler) tell(faulty map[types.UID]fault) {
 	for uid, fault := range faulty {
 		if text := fault.err.Error(); r.told[uid] != text {
-			const longest = 950 // an API server takes 1024 in all (upstream, pkg/apis/core/validation, events.go)
+			const longest = 950 // kube-apiserver refuses a note of more than 1024 bytes in all (upstream, pkg/apis/core/validation, events.go)
 			r.recorder.Eventf(fault.configMap, nil, corev1.EventTypeWarning, ReasonInvalid, "Read", "%s; what was valid last still counts", untrusted.Abbreviate(text, longest))
 			r.told[uid] = text
 		}
