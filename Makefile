@@ -141,7 +141,7 @@ plugin-elsewhere: packages ## Compile the kubectl plugin for macOS and Windows
 	  (cd cmd/kubectl-partition && export GOOS=$${platform%/*} GOARCH=$${platform#*/} && $(ALIKE) go build -o /dev/null .); done
 
 # PLATFORMS are those of the images. KEY signs their checksums, and BASE replaces the Debian
-# packages below kube-proxy and hyperkube. MIRROR are archives of these to try before the host's. With FIPS=1 all programs
+# packages of all images that have some. MIRROR are archives of these to try before the host's. With FIPS=1 all programs
 # are in FIPS mode.
 PLATFORMS ?= linux/amd64 linux/arm64
 FIPS      ?=
