@@ -157,7 +157,7 @@ or max by (<node>) (workload_partitioning_audit_walks_total{result="success"}) =
 		Name: "NothingLeftToShare", Severity: alert.Warning, For: 5 * minute,
 		Expr:        `min by (<node>) (kubelet_workload_partitioning_shared_cpus{}) == 0`,
 		Summary:     `Exclusive containers have every CPU of {{ $labels.<node> }} that no pool has.`,
-		Description: `Containers without exclusive CPUs run on a single CPU now, or on those of reservedSystemCPUs, and may disturb an exclusive container there. The Event NoSharedCPUs on the Node names the CPU and the pods. Move a pod with exclusive CPUs to another node, or reserve a CPU in no pool with reservedSystemCPUs.`,
+		Description: `Containers without exclusive CPUs run on a single CPU now, or on those of reservedSystemCPUs, and may disturb an exclusive container there. The Event NoSharedCPUs on the Node names the CPU and the pods. Move a pod with exclusive CPUs to another node. Only then reserve one more CPU in no pool with reservedSystemCPUs: earlier, the kubelet would reject a pod.`,
 	},
 	{
 		Name: "PoolOvercommitted", Severity: alert.Info, For: 30 * minute, Threshold: 1,
