@@ -87,6 +87,12 @@ func Abbreviate(text string, most int) string {
 	return text[:cut] + ellipsis
 }
 
+// Note abbreviates the note of an Event to what kube-apiserver accepts (k8s.io/kubernetes, NoteLengthLimit in
+// pkg/apis/core/validation/events.go).
+func Note(text string) string {
+	return Abbreviate(text, 1024)
+}
+
 // First returns the first of some texts, and says how many more there are.
 func First(texts []string, most int) []string {
 	if more := len(texts) - most; more > 0 {

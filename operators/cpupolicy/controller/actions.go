@@ -22,6 +22,6 @@ func addActions(mgr manager.Manager, namespace string, settings Settings) error 
 		Namespaces:  []string{namespace, settings.AgentNamespace},
 		BindAddress: settings.Actions.BindAddress,
 		TLSOpts:     server.Options.TLSOpts,
-		Recorder:    mgr.GetEventRecorder(companion.FieldOwner(Name)),
+		Recorder:    companion.Recorder(mgr, Name),
 	}))
 }

@@ -92,7 +92,7 @@ func newNodesReconciler(mgr manager.Manager, namespace string, settings Settings
 		return nil, err
 	}
 	nodes := nodeclient.Client{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()}
-	recorder := mgr.GetEventRecorder(companion.FieldOwner(Name))
+	recorder := companion.Recorder(mgr, Name)
 	jobs := jobsIn(mgr.GetAPIReader(), mgr.GetClient(), settings.AgentNamespace)
 	store := reportedNodes{
 		Nodes:    rollout.Nodes{Client: nodes, Namespace: namespace, Read: readOperation, Write: writeOperation},
@@ -204,7 +204,7 @@ func (r *nodesReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 func (r *nodesReconciler) concerns(node *corev1.Node) bool {
 	status, _, err := nodestatus.ReadStatus(node.Annotations)
 	if err != nil {
-		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "CPUPolicyUnreadable", "ReadStatus", "%s", untrusted.Abbreviate(err.Error(), 1000))
+		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "CPUPolicyUnreadable", "ReadStatus", "%s", err.Error())
 	} else if status.UnderWay() {
 		return true
 	}
@@ -217,7 +217,7 @@ func (r *nodesReconciler) concerns(node *corev1.Node) bool {
 }
 
 func (r *nodesReconciler) sayClaimUnreadable(node *corev1.Node, err error) {
-	r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ClaimUnreadable", "ReadClaim", "%s", untrusted.Abbreviate(err.Error(), 1000))
+	r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ClaimUnreadable", "ReadClaim", "%s", err.Error())
 }
 
 // mostObserved is how many nodes are observed at once that nobody asks for, and mostObservedAgain how many if they
@@ -260,7 +260,7 @@ func (r *nodesReconciler) keepObserved(ctx context.Context, nodes []*corev1.Node
 			errs = append(errs, fmt.Errorf("node %s: %w", d.node.Name, err))
 		}
 		if l.problem != "" {
-			r.recorder.Eventf(d.node, nil, corev1.EventTypeWarning, nodestatus.NotObserved, "ObserveNode", "%s", untrusted.Abbreviate(l.problem, 1000))
+			r.recorder.Eventf(d.node, nil, corev1.EventTypeWarning, nodestatus.NotObserved, "ObserveNode", "%s", l.problem)
 		}
 		switch {
 		case l.done:
@@ -358,7 +358,7 @@ func (r *nodesReconciler) sayForeign(nodes []corev1.Node) {
 			continue
 		}
 		if r.foreign[node.UID] = true; !known[node.UID] {
-			r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ForeignManager", "LeaveAlone", "Nothing begins on this node: %s", untrusted.Abbreviate(found.Error(), 900))
+			r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ForeignManager", "LeaveAlone", "Nothing begins on this node: %s", found.Error())
 		}
 	}
 	metrics.ForeignObjects.WithLabelValues(Name, harvester.Name).Set(float64(len(r.foreign)))
@@ -374,7 +374,7 @@ func (r *nodesReconciler) sayWaits(node *corev1.Node, waits string) {
 			r.waits = map[types.UID]string{}
 		}
 		r.waits[node.UID] = waits
-		r.recorder.Eventf(node, nil, corev1.EventTypeNormal, "CPUPolicyWaits", "SwitchPolicy", "The request waits: %s", untrusted.Abbreviate(waits, 1000))
+		r.recorder.Eventf(node, nil, corev1.EventTypeNormal, "CPUPolicyWaits", "SwitchPolicy", "The request waits: %s", waits)
 	}
 }
 
@@ -590,7 +590,7 @@ func (r *nodesReconciler) holders(ctx context.Context) (map[string]nodegroup.Hol
 		lease := &leases.Items[i]
 		h, err := nodegroup.HoldersOf(lease)
 		if err != nil {
-			r.recorder.Eventf(lease, nil, corev1.EventTypeWarning, "LockUnreadable", "ReadLock", "%s", untrusted.Abbreviate(err.Error(), 1000))
+			r.recorder.Eventf(lease, nil, corev1.EventTypeWarning, "LockUnreadable", "ReadLock", "%s", err.Error())
 			continue
 		}
 		if value := lease.Annotations[nodegroup.HoldersAnnotation]; value != "" && value != h.String() {

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
-	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/rollout"
 )
 
@@ -87,7 +86,7 @@ func (n reportedNodes) report(name string, op rollout.Operation) {
 	}
 	// An Event on a Node has the name of the Node as its UID, as the kubelet writes it.
 	node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(name)}
-	n.recorder.Eventf(node, nil, kind, reason, "SwitchCPUPolicy", "%s", untrusted.Abbreviate(text, 1000))
+	n.recorder.Eventf(node, nil, kind, reason, "SwitchCPUPolicy", "%s", text)
 }
 
 // resultOf makes of what an agent reported what rollout knows.

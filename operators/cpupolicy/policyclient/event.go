@@ -16,9 +16,6 @@ import (
 	"workload.openshift.io/operators/api/untrusted"
 )
 
-// maxNote is the longest note of an Event, in bytes (k8s.io/kubernetes, pkg/apis/core/validation/events.go).
-const maxNote = 1024
-
 // Say leaves an Event of an object that names the user, who has done what it is about. The user writes it, so it is no proof,
 // and may lack the right to. kube-apiserver's audit log has the user in any case, so an Event that cannot be written is logged alone.
 func (c Client) Say(ctx context.Context, object corev1.ObjectReference, reason, action, done string) {
@@ -29,7 +26,7 @@ func (c Client) Say(ctx context.Context, object corev1.ObjectReference, reason, 
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: object.Name + "-"},
 			EventTime:  metav1.NowMicro(), ReportingController: fieldManager, ReportingInstance: fieldManager,
 			Regarding: object, Type: corev1.EventTypeNormal, Reason: reason, Action: action,
-			Note: untrusted.Abbreviate(fmt.Sprintf("User %q %s", review.Status.UserInfo.Username, done), maxNote),
+			Note: untrusted.Note(fmt.Sprintf("User %q %s", review.Status.UserInfo.Username, done)),
 		}
 		_, err = c.Kube.EventsV1().Events(namespace).Create(ctx, event, metav1.CreateOptions{FieldManager: fieldManager})
 	}

@@ -123,7 +123,7 @@ func (c *Companion) AddToManager(_ context.Context, clusters companion.Clusters,
 	if !config.Runs(configv1alpha1.Controllers) {
 		return nil
 	}
-	recorder := clusters.Home.GetEventRecorder(companion.FieldOwner(Name))
+	recorder := companion.Recorder(clusters.Home, Name)
 	configs := &Configs{Home: clusters.Home.GetAPIReader(), Hosted: clusters.Hosted.GetClient(), HostedReader: clusters.Hosted.GetAPIReader(), Namespace: c.settings.ControlPlaneNamespace, Patience: c.settings.Patience.Duration, Recorder: recorder}
 	if err := configs.Add(clusters); err != nil {
 		return err

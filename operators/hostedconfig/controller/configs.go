@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
-	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/hostedconfig"
 	"workload.openshift.io/operators/mirror"
@@ -162,7 +161,7 @@ func (c *Configs) tell(ctx context.Context, sources []corev1.ConfigMap, keep []s
 			}
 			klog.FromContext(ctx).Error(errors.New(text), "A KubeletConfig is not copied into the hosted cluster")
 			if c.Recorder != nil {
-				c.Recorder.Eventf(&s, nil, corev1.EventTypeWarning, "NotCopied", "Copy", "%s", untrusted.Abbreviate(text, 1000))
+				c.Recorder.Eventf(&s, nil, corev1.EventTypeWarning, "NotCopied", "Copy", "%s", text)
 			}
 		}
 	}

@@ -83,6 +83,6 @@ func (*Companion) AddToManager(ctx context.Context, clusters companion.Clusters,
 	if err := definition.Check(ctx, clusters.Home.GetAPIReader(), "nodepools."+v1beta1.GroupVersion.Group, v1beta1.GroupVersion.Version, used...); err != nil {
 		return err
 	}
-	r := &Reconciler{Client: clusters.Home.GetClient(), Reader: clusters.Home.GetAPIReader(), Recorder: clusters.Home.GetEventRecorder(companion.FieldOwner(Name))}
+	r := &Reconciler{Client: clusters.Home.GetClient(), Reader: clusters.Home.GetAPIReader(), Recorder: companion.Recorder(clusters.Home, Name)}
 	return r.Add(ctx, clusters.Home)
 }

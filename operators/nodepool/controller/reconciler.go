@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
-	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/mirror"
 	"workload.openshift.io/operators/nodepool"
@@ -274,8 +273,7 @@ func (r *Reconciler) tell(before, pool *v1beta1.NodePool) {
 			said = said || other.Type == condition.Type && other.Status == condition.Status && other.Message == condition.Message
 		}
 		if !said {
-			const longest = 950 // kube-apiserver refuses a note of more than 1024 bytes in all (upstream, pkg/apis/core/validation, events.go)
-			r.Recorder.Eventf(pool, nil, corev1.EventTypeWarning, condition.Reason, "Validate", "%s is False: %s", condition.Type, untrusted.Abbreviate(condition.Message, longest))
+			r.Recorder.Eventf(pool, nil, corev1.EventTypeWarning, condition.Reason, "Validate", "%s is False: %s", condition.Type, condition.Message)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func (m *management) start() (stop func()) {
 	})
 	m.do(err)
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &Reconciler{Client: client.WithFieldOwner(mgr.GetClient(), companion.FieldOwner(Name)), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("nodepool")}
+	r := &Reconciler{Client: client.WithFieldOwner(mgr.GetClient(), companion.FieldOwner(Name)), Reader: mgr.GetAPIReader(), Recorder: companion.Recorder(mgr, Name)}
 	m.do(r.Add(ctx, mgr))
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

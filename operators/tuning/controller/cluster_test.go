@@ -5,7 +5,6 @@ package controller
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -23,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
@@ -439,16 +437,6 @@ func TestATunedNamesTheConfigMapOfItsUser(t *testing.T) {
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("they come from %v, want %v: %v", got, want, seen.broken)
-	}
-}
-
-// kube-apiserver refuses an Event whose note is longer than 1024 bytes.
-func TestALongFaultHasAnEvent(t *testing.T) {
-	recorder := events.NewFakeRecorder(1)
-	r := &tunedsReconciler{recorder: recorder, told: map[types.UID]string{}}
-	r.tell(map[types.UID]fault{"x": {&corev1.ConfigMap{}, errors.New(strings.Repeat("\u00e4", 1000))}})
-	if note := strings.TrimPrefix(<-recorder.Events, "Warning "+ReasonInvalid+" "); len(note) > 1024 || !strings.HasSuffix(note, "what was valid last still counts") {
-		t.Errorf("it has %d bytes: %s", len(note), note)
 	}
 }
 

@@ -62,7 +62,7 @@ type ordinaryReconciler struct {
 func addOrdinaryReconciler(home ctrl.Manager, settings Settings, pools *pools) error {
 	r := &ordinaryReconciler{
 		cluster: home.GetClient(), live: home.GetAPIReader(), settings: settings, pools: pools,
-		recorder: home.GetEventRecorder(companion.FieldOwner(Name)), told: map[types.UID]bool{},
+		recorder: companion.Recorder(home, Name), told: map[types.UID]bool{},
 	}
 	arguments := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*tunedv1.Profile), e.ObjectNew.(*tunedv1.Profile)

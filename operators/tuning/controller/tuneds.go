@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
-	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/mirror"
 	"workload.openshift.io/operators/tuning"
@@ -66,7 +65,7 @@ func addTunedsReconciler(clusters companion.Clusters, settings Settings, pools *
 		home: clusters.Home.GetAPIReader(), hosted: hosted.GetClient(), live: hosted.GetAPIReader(),
 		settings: settings, pools: pools,
 		mirror:   &mirror.Mirror{Reader: hosted.GetAPIReader(), Writer: hosted.GetClient(), Kind: tunedKind, Namespace: tunedv1.Namespace, Label: companion.OwnerLabel, Value: Name},
-		recorder: clusters.Home.GetEventRecorder(companion.FieldOwner(Name)),
+		recorder: companion.Recorder(clusters.Home, Name),
 		now:      time.Now,
 		told:     map[types.UID]string{},
 	}
@@ -277,8 +276,7 @@ func conflicts(err error) error {
 func (r *tunedsReconciler) tell(faulty map[types.UID]fault) {
 	for uid, fault := range faulty {
 		if text := fault.err.Error(); r.told[uid] != text {
-			const longest = 950 // kube-apiserver refuses a note of more than 1024 bytes in all (upstream, pkg/apis/core/validation, events.go)
-			r.recorder.Eventf(fault.configMap, nil, corev1.EventTypeWarning, ReasonInvalid, "Read", "%s; what was valid last still counts", untrusted.Abbreviate(text, longest))
+			r.recorder.Eventf(fault.configMap, nil, corev1.EventTypeWarning, ReasonInvalid, "Read", "What was valid last still counts. %s", text)
 			r.told[uid] = text
 		}
 	}

@@ -59,7 +59,7 @@ func addReconciler(mgr manager.Manager, rules *rules, settings Settings) error {
 		rules: rules, cache: mgr.GetClient(), live: mgr.GetAPIReader(), writer: mgr.GetClient(),
 		nodes:  nodeclient.Client{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()},
 		policy: settings.policy(), timing: settings.timing(),
-		recorder: mgr.GetEventRecorder(companion.FieldOwner(Name)),
+		recorder: companion.Recorder(mgr, Name),
 		now:      time.Now,
 	}
 	if api := machineAPIs[settings.Machines]; api != nil {

@@ -60,7 +60,7 @@ func newGate(clusters companion.Clusters, name string, needs companion.Needs, co
 		companion: name,
 		period:    config.ForeignManagerPeriod.Duration,
 		lease:     &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: config.LeaderElection.ResourceNamespace, Name: config.LeaderElection.ResourceName}},
-		recorder:  mgr.GetEventRecorder(companion.FieldOwner(name)),
+		recorder:  companion.Recorder(mgr, name),
 		client:    client.WithFieldOwner(mgr.GetClient(), companion.FieldOwner(name)),
 		open:      make(chan struct{}),
 	}
