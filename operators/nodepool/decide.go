@@ -564,10 +564,7 @@ func several(problems []string) string {
 	const most, longest = 10, 2048
 	var texts []string
 	for _, problem := range problems {
-		if len(problem) > longest {
-			problem = strings.ToValidUTF8(problem[:longest], "") + "..."
-		}
-		texts = append(texts, problem)
+		texts = append(texts, untrusted.Abbreviate(problem, longest))
 	}
 	return strings.Join(untrusted.First(texts, most), "; ")
 }

@@ -13,6 +13,7 @@ import (
 	"workload.openshift.io/kubernetes/node/nodefiles"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/performance"
 )
 
@@ -86,12 +87,13 @@ const ReasonOutdated = "OperandComputesOthers"
 
 // Conditions are what a NodePool says of a settlement; invalid is why its last configuration cannot be used, or nil.
 func (s Settlement) Conditions(input string, invalid error, p *performance.Rendered) (conditions []v1beta1.GeneratedCondition) {
+	const longest = 4096 // in bytes: a NodePool has the message in a condition with others
 	add := func(kind string, value bool, reason, message string) {
 		status := metav1.ConditionFalse
 		if value {
 			status = metav1.ConditionTrue
 		}
-		conditions = append(conditions, v1beta1.GeneratedCondition{Type: kind, Status: status, Reason: reason, Message: bounded(message)})
+		conditions = append(conditions, v1beta1.GeneratedCondition{Type: kind, Status: status, Reason: reason, Message: untrusted.Abbreviate(message, longest)})
 	}
 	agree, message := s.Agreement, s.Message
 	if invalid != nil {
@@ -136,15 +138,6 @@ func Unusable(stands v1beta1.Generated, invalid error) v1beta1.Generated {
 	}
 	stands.Conditions = conditions
 	return stands
-}
-
-// bounded is a text that fits into a condition with others.
-func bounded(text string) string {
-	const longest = 4096
-	if len(text) <= longest {
-		return text
-	}
-	return strings.ToValidUTF8(text[:longest], "") + " ..."
 }
 
 // PerformanceStatus is the ConfigMap with the status of a pool's PerformanceProfile, without its namespace.

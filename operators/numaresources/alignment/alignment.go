@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/numaresources"
 )
 
@@ -62,14 +63,14 @@ const maxZones = 16
 func Read(topology *v1alpha2.NodeResourceTopology) (Node, error) {
 	kubelet, known := numaresources.KubeletOf(topology.Attributes)
 	if !known {
-		return Node{}, fmt.Errorf("it is not known how the kubelet runs: %.100s", cmp.Or(string(kubelet.Unknown), "the report has no policy"))
+		return Node{}, fmt.Errorf("it is not known how the kubelet runs: %s", cmp.Or(untrusted.Abbreviate(string(kubelet.Unknown), 100), "the report has no policy"))
 	}
 	node := Node{Policy: kubelet.TopologyManagerPolicy, PodScope: kubelet.TopologyManagerScope == "pod", given: map[corev1.ResourceName]bool{}}
 	for _, zone := range topology.Zones {
 		if zone.Type != numaresources.ZoneType {
 			continue
 		}
-		z := Zone{fmt.Sprintf("%.100s", zone.Name), Amounts{}, Amounts{}, Amounts{}}
+		z := Zone{untrusted.Abbreviate(zone.Name, 100), Amounts{}, Amounts{}, Amounts{}}
 		for _, r := range zone.Resources {
 			name := corev1.ResourceName(r.Name)
 			for into, q := range map[*Amounts]resource.Quantity{&z.Capacity: r.Capacity, &z.Allocatable: r.Allocatable, &z.Available: r.Available} {

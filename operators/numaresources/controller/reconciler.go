@@ -328,11 +328,7 @@ const (
 )
 
 func short(messages []string) string {
-	text := strings.Join(untrusted.First(messages, mostMessages), "; ")
-	if len(text) > longestMessage {
-		text = strings.ToValidUTF8(text[:longestMessage], "") + "..."
-	}
-	return text
+	return untrusted.Abbreviate(strings.Join(untrusted.First(messages, mostMessages), "; "), longestMessage)
 }
 
 func set(owner *nodetopologyv1.NUMAResourcesOperator, kind string, status metav1.ConditionStatus, reason, message string) {

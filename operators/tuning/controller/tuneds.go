@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/mirror"
 	"workload.openshift.io/operators/tuning"
@@ -364,8 +365,5 @@ func conditionsOf(tuned *tunedv1.Tuned, seen look, counts map[string][]tunedv1.T
 const maxMessage = 32768
 
 func bound(text string) string {
-	if len(text) <= maxMessage {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxMessage-4], "") + " ..."
+	return untrusted.Abbreviate(text, maxMessage)
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/api/untrusted"
 	"workload.openshift.io/operators/tuning"
 )
 
@@ -111,7 +112,7 @@ func (o *observed) status(profile *tunedv1.Profile, now time.Time) tunedv1.Profi
 		status.TunedProfile = o.record.Profile
 	}
 	set := func(kind string, value bool, reason, message string) {
-		condition := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: bound(message), LastTransitionTime: metav1.NewTime(now)}
+		condition := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: untrusted.Abbreviate(message, maxMessage), LastTransitionTime: metav1.NewTime(now)}
 		if value {
 			condition.Status = metav1.ConditionTrue
 		}
@@ -168,11 +169,4 @@ func (o *observed) status(profile *tunedv1.Profile, now time.Time) tunedv1.Profi
 		set(tunedv1.ConditionDegraded, false, ReasonAsExpected, "TuneD reported no errors and no warnings.")
 	}
 	return status
-}
-
-func bound(text string) string {
-	if len(text) <= maxMessage {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxMessage], "") + " ..."
 }
