@@ -4,6 +4,7 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand"
 	"net"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/kubernetes/node/nodefiles"
+	"workload.openshift.io/partition"
 )
 
 func TestACleanNodeHasNoFindings(t *testing.T) {
@@ -324,6 +326,17 @@ func TestEachViolationIsFound(t *testing.T) {
 		"the kubelet's reserved CPUs lack the pool": {func(n *tree) {
 			n.write("var/lib/kubelet/config.yaml", "reservedSystemCPUs: \"1\"")
 		}, []string{"reserved-cpus kubelet configuration /var/lib/kubelet/config.yaml"}},
+		"a flag of the kubelet reserves CPUs without the pool": {func(n *tree) {
+			n.write("proc/77/cmdline", "kubelet\x00--config=/var/lib/kubelet/config.yaml\x00--reserved-cpus=1\x00")
+			n.onHost(77, "kubelet", "0", "kubelet.service")
+		}, []string{"reserved-cpus kubelet configuration /var/lib/kubelet/config.yaml"}},
+		"others may write the pinning file": {func(n *tree) {
+			was := load
+			load = func(string, cpuset.CPUSet) (partition.Pools, []string, error) {
+				return nil, nil, errors.New("its mode lets others write it")
+			}
+			n.t.Cleanup(func() { load = was })
+		}, []string{"pinning-file /etc/kubernetes/openshift-workload-pinning"}},
 		"an ordinary container may use a CPU for the host alone": {func(n *tree) {
 			n.write("var/lib/kubelet/config.yaml", "{cpuManagerPolicy: static, reservedSystemCPUs: 0-1}")
 			n.checkpoint(map[string]map[string]string{uid("exclusive"): {"c": "3"}}, "2")
@@ -385,6 +398,17 @@ func TestEachViolationIsFound(t *testing.T) {
 					if f.Message == "" || f.Remedy == "" {
 						t.Errorf("%s has the message %q and the remedy %q", f.Code, f.Message, f.Remedy)
 					}
+				}
+				// Files have other names in a record.
+				of := func(result *Result) (codes []Code) {
+					for _, f := range result.Findings {
+						codes = append(codes, f.Code)
+					}
+					slices.Sort(codes)
+					return codes
+				}
+				if got, want := of(again(t, n)), of(result); !slices.Equal(got, want) {
+					t.Errorf("an audit of the record finds %q, want %q", got, want)
 				}
 			})
 		})

@@ -155,7 +155,8 @@ func (n *node) judge() (findings []Finding) {
 	}
 	findings = append(findings, n.judgeClasses()...)
 	findings = append(findings, n.withoutCgroup()...)
-	return append(findings, n.moved()...)
+	moved, _ := n.moved()
+	return append(findings, moved...)
 }
 
 // agreement compares the pinning file with what the kubelet, the CPU manager and CRI-O have.
@@ -313,14 +314,15 @@ func (n *node) withoutCgroup() (findings []Finding) {
 
 // moved returns the processes of containers that are in another cgroup. Those are the first
 // process of each container, which the runtime knows, and all that are in its mount namespace:
-// every container has its own. A thread may also be there alone.
-func (n *node) moved() (findings []Finding) {
+// every container has its own. A thread may also be there alone. tasks are their numbers.
+func (n *node) moved() (findings []Finding, tasks []int) {
 	hosts := n.host.hostNamespace()
 	byNamespace := map[string]*group{}
 	report := func(g *group, t task) {
 		if _, partitioned := n.confined(g.pod); !partitioned && t.allowed.Intersection(n.pools.Union()).IsEmpty() {
 			return // no pool is affected
 		}
+		tasks = append(tasks, t.id)
 		findings = append(findings, Finding{Code: CodeMoved, Object: g.object(), Type: g.pod.typeOrDash(), Cgroup: g.usage.Cgroup, identity: t.identity(), offSet: true,
 			Message: fmt.Sprintf("%s belongs to it, is in another cgroup, and may use CPU %s", t, t.allowed)})
 	}
@@ -366,7 +368,7 @@ func (n *node) moved() (findings []Finding) {
 		report(g, t)
 	}
 	slices.SortFunc(findings, func(a, b Finding) int { return strings.Compare(a.key(), b.key()) })
-	return findings
+	return findings, tasks
 }
 
 // quotaSlack is by how much systemd may round a quota up, in millicores: it keeps them in steps of

@@ -67,8 +67,15 @@ func (h Host) disks() []string {
 // load is [partition.Load], which insists on a file of root's; tests may run as another user.
 var load = partition.Load
 
+// refused ends the name of the file in a record that says why a pinning file is refused. The file itself may be fine, and
+// its mode or its directory wrong.
+const refused = ".refused"
+
 // loadCopy is [partition.Load] for a copy of the pinning file, which belongs to the user who made it.
 func loadCopy(path string, online cpuset.CPUSet) (partition.Pools, []string, error) {
+	if why, err := readText(path + refused); err == nil {
+		return nil, nil, errors.New(why)
+	}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil

@@ -283,10 +283,11 @@ func (h Host) record(k *kubelet) (*partition.Record, error) {
 	return record, nil
 }
 
-// withoutSecrets returns the configuration without the headers and passwords by which the kubelet
-// fetches static pods.
-func (k *kubelet) withoutSecrets() v1beta1.KubeletConfiguration {
+// recorded returns the configuration with what flags override, and without the headers and passwords by which the
+// kubelet fetches static pods.
+func (k *kubelet) recorded() v1beta1.KubeletConfiguration {
 	config := *k.Config.DeepCopy()
+	config.ReservedSystemCPUs, config.CgroupDriver = k.reservedCPUs(), k.cgroupDriver()
 	for name := range config.StaticPodURLHeader {
 		config.StaticPodURLHeader[name] = []string{"REMOVED"}
 	}

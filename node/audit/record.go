@@ -205,7 +205,10 @@ func (n *node) archive() ([]byte, error) {
 			return nil, err
 		}
 	}
-	config, err := yaml.Marshal(n.kubelet.withoutSecrets())
+	if n.poolsErr != nil {
+		add(partition.PinningFilePath+refused, []byte(n.poolsErr.Error()))
+	}
+	config, err := yaml.Marshal(n.kubelet.recorded())
 	if err != nil {
 		return nil, err
 	}
@@ -250,16 +253,20 @@ func (n *node) archive() ([]byte, error) {
 			}
 		}
 	}
-	ids := slices.Sorted(maps.Keys(n.inPods))
-	for _, id := range append(ids, 1) {
+	_, moved := n.moved()
+	for _, id := range slices.Concat(slices.Sorted(maps.Keys(n.inPods)), moved, []int{1}) {
+		dir := strconv.Itoa(id)
+		if t := n.tasks[id]; t.process != id && slices.Contains(moved, id) { // a thread, which is listed there alone
+			dir = filepath.Join(strconv.Itoa(t.process), "task", dir)
+		}
 		for _, file := range recordedProcess {
-			path := filepath.Join("proc", strconv.Itoa(id), file)
-			if err := copied(filepath.Join(n.host.Proc, strconv.Itoa(id), file), path); err != nil {
+			path := filepath.Join("proc", dir, file)
+			if err := copied(filepath.Join(n.host.Proc, dir, file), path); err != nil {
 				return nil, err
 			}
 		}
 		if namespace := n.host.mountNamespace(id); namespace != "" {
-			add(filepath.Join("proc", strconv.Itoa(id), "ns/mnt"), []byte(namespace))
+			add(filepath.Join("proc", dir, "ns/mnt"), []byte(namespace))
 		}
 	}
 	listing := recordedRuntime{Name: n.runtime.GetRuntimeName(), Version: n.runtime.GetRuntimeVersion()}

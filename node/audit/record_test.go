@@ -38,6 +38,24 @@ func fromRecord(t *testing.T, data []byte) Options {
 	return options
 }
 
+// again returns what an audit of the record of a node finds.
+func again(t *testing.T, n *tree) *Result {
+	t.Helper()
+	var text bytes.Buffer
+	if err := RecordText(t.Context(), n.options(), &text); err != nil {
+		t.Fatal(err)
+	}
+	files, err := ParseText(text.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := Audit(t.Context(), fromRecord(t, files[nodeFile]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
 // An audit of a record finds what the audit of the node has found, in both forms of a record. A
 // record has no secrets, and belongs to its owner alone.
 func TestARecordHasAllThatAnAuditNeeds(t *testing.T) {
