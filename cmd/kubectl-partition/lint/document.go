@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
 )
@@ -25,6 +27,22 @@ type Source struct {
 	Name string
 	// Data is any number of documents, in YAML or JSON.
 	Data []byte
+
+	// utf16: the file has Data in UTF-16.
+	utf16 bool
+}
+
+// newSource returns a source whose text may be UTF-16 with a byte order mark, as Windows PowerShell writes it and kubectl
+// reads it (k8s.io/cli-runtime, pkg/resource, FileVisitor).
+func newSource(name string, data []byte) (Source, error) {
+	if !bytes.HasPrefix(data, []byte("\xff\xfe")) && !bytes.HasPrefix(data, []byte("\xfe\xff")) {
+		return Source{Name: name, Data: data}, nil
+	}
+	text, _, err := transform.Bytes(unicode.BOMOverride(transform.Nop), data)
+	if err != nil {
+		return Source{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return Source{Name: name, Data: text, utf16: true}, nil
 }
 
 // Stdin is the name of standard input.
@@ -35,24 +53,28 @@ const Stdin = "-"
 func Read(paths []string, stdin io.Reader) ([]Source, error) {
 	var sources []Source
 	seen := map[string]bool{}
-	add := func(name string) error {
+	add := func(name string, data []byte, err error) error {
+		if err != nil {
+			return err
+		}
+		source, err := newSource(name, data)
+		sources = append(sources, source)
+		return err
+	}
+	addFile := func(name string) error {
 		if seen[filepath.Clean(name)] {
 			return nil
 		}
 		seen[filepath.Clean(name)] = true
 		data, err := os.ReadFile(name)
-		if err == nil {
-			sources = append(sources, Source{Name: name, Data: data})
-		}
-		return err
+		return add(name, data, err)
 	}
 	for _, path := range paths {
 		if path == Stdin {
 			data, err := io.ReadAll(stdin)
-			if err != nil {
+			if err := add(Stdin, data, err); err != nil {
 				return nil, fmt.Errorf("standard input: %w", err)
 			}
-			sources = append(sources, Source{Name: Stdin, Data: data})
 			continue
 		}
 		root := path
@@ -64,7 +86,7 @@ func Read(paths []string, stdin io.Reader) ([]Source, error) {
 			case err != nil:
 				return err
 			case name == root && !entry.IsDir():
-				return add(name)
+				return addFile(name)
 			case entry.IsDir():
 				if name != root && strings.HasPrefix(entry.Name(), ".") {
 					return filepath.SkipDir
@@ -78,7 +100,7 @@ func Read(paths []string, stdin io.Reader) ([]Source, error) {
 			if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
 				return err
 			}
-			return add(name)
+			return addFile(name)
 		})
 		if err != nil {
 			return nil, err

@@ -123,6 +123,9 @@ func apply(text []byte, edits []edit) []byte {
 // edit returns the edit that makes the change, if it makes that change and no other.
 func (c change) edit() (edit, error) {
 	d := c.object.document
+	if d.source.utf16 {
+		return edit{}, fmt.Errorf("the file is in UTF-16, and would become UTF-8")
+	}
 	if d.root == nil {
 		return edit{}, fmt.Errorf("where it belongs is not known")
 	}

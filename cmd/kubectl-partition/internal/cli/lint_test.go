@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/text/encoding/unicode"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"workload.openshift.io/kubernetes/node/nodefiles"
@@ -60,6 +61,32 @@ func TestLintReadsStandardInput(t *testing.T) {
 	stdout, _, code := runLint(t, string(manifest), "-", "-n", "other")
 	if !strings.HasPrefix(stdout, "-:") || code != 1 {
 		t.Errorf("exit code %d: %s", code, stdout)
+	}
+}
+
+// Windows PowerShell writes UTF-16, and kubectl reads it.
+func TestLintReadsUTF16(t *testing.T) {
+	manifest, err := os.ReadFile("testdata/lint/manifests/operator.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _, _ := runLint(t, string(manifest), "-", "--require", "management")
+	for _, order := range []unicode.Endianness{unicode.LittleEndian, unicode.BigEndian} {
+		encoded, err := unicode.UTF16(order, unicode.UseBOM).NewEncoder().Bytes(manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, stderr, code := runLint(t, string(encoded), "-", "--require", "management"); got != want || code != 1 {
+			t.Errorf("exit code %d: %s\n%s\nwant what is found in UTF-8:\n%s", code, stderr, got, want)
+		}
+		file := filepath.Join(t.TempDir(), "operator.yaml")
+		if err := os.WriteFile(file, encoded, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		stdout, _, code := runLint(t, "", file, "--require", "management", "--fix")
+		if after, err := os.ReadFile(file); err != nil || !bytes.Equal(after, encoded) || code != 2 || !strings.Contains(stdout, "the file is in UTF-16") {
+			t.Errorf("exit code %d, and the file is changed: %t (%v)\n%s", code, !bytes.Equal(after, encoded), err, stdout)
+		}
 	}
 }
 
