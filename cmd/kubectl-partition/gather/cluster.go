@@ -102,27 +102,32 @@ func ofCompanion(namespace string) []kind {
 // domains are those of annotations that are kept: ours, and of the kinds of others that companions read.
 var domains = []string{"workload.openshift.io", "cpupolicy.openshift.io", "hypershift.openshift.io", "nodetopology.openshift.io", "performance.openshift.io", "tuned.openshift.io"}
 
+// isOurs reports whether an annotation is kept.
+func isOurs(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	return slices.ContainsFunc(domains, func(d string) bool { return domain == d || strings.HasSuffix(domain, "."+d) })
+}
+
 // ours returns the annotations that are kept.
 func ours(annotations map[string]string) map[string]string {
-	kept := map[string]string{}
-	for key, value := range annotations {
-		domain, _, _ := strings.Cut(key, "/")
-		if slices.ContainsFunc(domains, func(d string) bool { return domain == d || strings.HasSuffix(domain, "."+d) }) {
-			kept[key] = value
-		}
-	}
+	kept := maps.Clone(annotations)
+	maps.DeleteFunc(kept, func(key, _ string) bool { return !isOurs(key) })
 	return kept
 }
 
 // hidden are fields of a pod that an archive never has: of its specification, and its and its node's addresses.
 var hidden = []string{"env", "envFrom", "imagePullSecrets", "volumes", "volumeMounts", "volumeDevices", "hostIP", "hostIPs", "podIP", "podIPs"}
 
-// withoutHidden removes these fields wherever they are.
+// withoutHidden removes these fields wherever they are, and annotations of others.
 func withoutHidden(value any) {
 	switch value := value.(type) {
 	case map[string]any:
 		for _, name := range hidden {
 			delete(value, name)
+		}
+		if metadata, is := value["metadata"].(map[string]any); is {
+			annotations, _ := metadata["annotations"].(map[string]any)
+			maps.DeleteFunc(annotations, func(key string, _ any) bool { return !isOurs(key) })
 		}
 		for _, below := range value {
 			withoutHidden(below)

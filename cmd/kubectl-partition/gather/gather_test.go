@@ -92,6 +92,7 @@ metadata:
 spec:
   podCIDR: kept
   template:
+    metadata: {annotations: {vault.example.com/token: hidden, target.workload.openshift.io/management: kept}}
     spec:
       imagePullSecrets: [{name: hidden}]
       volumes: [{name: v, secret: {secretName: hidden}}]
@@ -111,7 +112,7 @@ status: {capacity: {cpu: "4"}, hostIP: hidden, hostIPs: [{ip: hidden}], podIP: h
 		want string
 	}{
 		{"all", nil, `{"apiVersion":"v1","kind":"Node","metadata":{"annotations":{"nodegroup.workload.openshift.io/claim":"claimed"},"labels":{"a":"b"},"name":"node-1"},` +
-			`"spec":{"podCIDR":"kept","template":{"spec":{"initContainers":[{"args":["kept"],"name":"c"}]}}},"status":{"capacity":{"cpu":"4"}}}`},
+			`"spec":{"podCIDR":"kept","template":{"metadata":{"annotations":{"target.workload.openshift.io/management":"kept"}},"spec":{"initContainers":[{"args":["kept"],"name":"c"}]}}},"status":{"capacity":{"cpu":"4"}}}`},
 		{"some fields", [][]string{{"status", "capacity"}, {"status", "images"}}, `{"metadata":{"annotations":{"nodegroup.workload.openshift.io/claim":"claimed"},"labels":{"a":"b"},"name":"node-1"},"status":{"capacity":{"cpu":"4"}}}`},
 	} {
 		got, err := json.Marshal(kind{keep: row.keep}.reduced(object()))
