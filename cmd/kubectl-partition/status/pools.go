@@ -20,38 +20,46 @@ const poolMetric = "kubelet_workload_partitioning_pool_cpus"
 
 // readPools asks the kubelets of the nodes that report cores for the sizes of their pools.
 func (r *reader) readPools(ctx context.Context) {
-	names := map[string]bool{}
+	types := map[string][]string{}
 	for key, node := range r.nodes {
 		if node.reports {
-			names[key.node] = true
+			types[key.node] = append(types[key.node], key.workloadType)
 		}
 	}
 	const atOnce = 50
-	nodes := slices.Sorted(maps.Keys(names))
+	nodes := slices.Sorted(maps.Keys(types))
 	var mu sync.Mutex
-	var failed []string
+	var failed, lacking []string
 	var first error
 	workqueue.ParallelizeUntil(ctx, atOnce, len(nodes), func(i int) {
 		pools, err := r.pools(ctx, nodes[i])
 		mu.Lock()
 		defer mu.Unlock()
-		if err != nil {
-			failed, first = append(failed, nodes[i]), err
-			return
-		}
 		for workloadType, cpus := range pools {
 			if row := r.nodes[nodeType{nodes[i], workloadType}]; row != nil {
 				row.PoolCPUs = &cpus
 			}
 		}
+		switch {
+		case err != nil:
+			failed, first = append(failed, nodes[i]), err
+		case slices.ContainsFunc(types[nodes[i]], func(workloadType string) bool { _, has := pools[workloadType]; return !has }):
+			lacking = append(lacking, nodes[i])
+		}
 	})
+	unknown := func(nodes []string, right, why string) {
+		slices.Sort(nodes)
+		r.unknown = append(r.unknown, Unknown{Right: right, What: fmt.Sprintf("the sizes of the pools on %d node(s), such as %s", len(nodes), nodes[0]), Error: why})
+	}
 	if first != nil {
-		slices.Sort(failed)
 		right := ""
 		if apierrors.IsForbidden(first) {
 			right = "get nodes/proxy"
 		}
-		r.unknown = append(r.unknown, Unknown{Right: right, What: fmt.Sprintf("the sizes of the pools on %d node(s), such as %s", len(failed), failed[0]), Error: first.Error()})
+		unknown(failed, right, first.Error())
+	}
+	if len(lacking) > 0 {
+		unknown(lacking, "", "the node reports a type of which its kubelet has no metric "+poolMetric)
 	}
 }
 

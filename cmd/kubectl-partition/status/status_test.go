@@ -613,7 +613,8 @@ func TestKubeletsReportTheSizesOfTheirPools(t *testing.T) {
 			t.Errorf("the pool of %v has %v CPUs, want %v", key, ptr.Deref(got, -1), ptr.Deref(cpus, -1))
 		}
 	}
-	if len(r.unknown) != 1 || r.unknown[0].Right != "get nodes/proxy" || r.unknown[0].What != "the sizes of the pools on 1 node(s), such as refused" {
+	if len(r.unknown) != 2 || r.unknown[0].Right != "get nodes/proxy" || r.unknown[0].What != "the sizes of the pools on 1 node(s), such as refused" ||
+		r.unknown[1].What != "the sizes of the pools on 1 node(s), such as answers" || !strings.Contains(r.unknown[1].Error, poolMetric) {
 		t.Errorf("unknown is %+v", r.unknown)
 	}
 }
