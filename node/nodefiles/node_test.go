@@ -77,10 +77,11 @@ func TestValidateWarns(t *testing.T) {
 		"CPUs that this host does not have, in no pool": {&host, nodefiles.NodeConfiguration{CPUs: "0-55", Partitions: pools("management", "0-1,4-5")}, []string{"The configuration says that the host has CPUs 0-55, and this host has 0-7."}},
 		"one CPU":                           {&topologytest.Host{Nodes: 1, CoresPerNode: 4, ThreadsPerCore: 1}, nodefiles.NodeConfiguration{Partitions: pools("management", "0")}, []string{`The pool of "management" has one CPU, 0`}},
 		"CPUs that a runtime does not know": {nil, nodefiles.NodeConfiguration{CPUs: "0-2047", Partitions: pools("management", "0-1,1024-1025")}, []string{noCores, `The pool of "management" has CPU 1024-1025`}},
-		"nothing about a type that is on and not confined": {nil, nodefiles.NodeConfiguration{Partitions: pools("management", "")}, nil},
-		"parts of the host without a pool":                 {nil, nodefiles.NodeConfiguration{Partitions: pools("management", ""), Host: []nodefiles.HostPart{nodefiles.Affinity, nodefiles.IRQBalance}}, []string{"this is left out: affinity, irqbalance"}},
-		"an affinity that outlives a pool":                 {&host, nodefiles.NodeConfiguration{Partitions: pools("management", "0-1,4-5"), Host: []nodefiles.HostPart{nodefiles.Affinity}}, []string{"containers inherit CPUAffinity from runc before 1.2.7"}},
-		"parts of the host that need all CPUs":             {nil, nodefiles.NodeConfiguration{Partitions: pools("management", "0-1"), Host: nodefiles.HostParts}, []string{unchecked, noCores, "inherit CPUAffinity", "slices leaves out", "irqbalance leaves out", "kernel-arguments leaves out isolcpus and rcu_nocbs"}},
+		"nothing about a type that is on and not confined":  {nil, nodefiles.NodeConfiguration{Partitions: pools("management", "")}, nil},
+		"parts of the host without a pool":                  {nil, nodefiles.NodeConfiguration{Partitions: pools("management", ""), Host: []nodefiles.HostPart{nodefiles.Affinity, nodefiles.IRQBalance}}, []string{"this is left out: affinity, irqbalance"}},
+		"an affinity that outlives a pool":                  {&host, nodefiles.NodeConfiguration{Partitions: pools("management", "0-1,4-5"), Host: []nodefiles.HostPart{nodefiles.Affinity}}, []string{"containers inherit CPUAffinity from runc before 1.2.7"}},
+		"CPUs of the system that slices would take from it": {&host, nodefiles.NodeConfiguration{Partitions: pools("management", "0-1,4-5"), SystemCPUs: "2,6", Host: []nodefiles.HostPart{nodefiles.Slices}}, []string{"on CPU 2,6 a slice of its own at the top, with AllowedCPUs=2,6."}},
+		"parts of the host that need all CPUs":              {nil, nodefiles.NodeConfiguration{Partitions: pools("management", "0-1"), Host: nodefiles.HostParts}, []string{unchecked, noCores, "inherit CPUAffinity", "slices leaves out", "irqbalance leaves out", "kernel-arguments leaves out isolcpus and rcu_nocbs"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var known *topology.Topology

@@ -64,6 +64,9 @@ func (n Node) warnings(host *topology.Topology) (warnings []string) {
 	if slices.Contains(n.Host, Affinity) {
 		warn("On Linux 6.2 and later, containers inherit CPUAffinity from runc before 1.2.7 or 1.3.1, and from crun before 1.25. When a pool moves, they then stay on its old CPUs.")
 	}
+	if slices.Contains(n.Host, Slices) && !n.SystemCPUs.IsEmpty() {
+		warn("AllowedCPUs keeps all services of system.slice on the pools. Give the one that is to run on CPU %s a slice of its own at the top, with AllowedCPUs=%[1]s.", n.SystemCPUs)
+	}
 	if n.CPUs.IsEmpty() {
 		for _, part := range n.Host {
 			if lacking := needsRest[part]; lacking != "" {
