@@ -74,7 +74,14 @@ func (o *Offered) add(device resourcev1.Device) {
 // driver adds that a DRA driver offers CPUs of the pools: it does not know them, but by its own setting.
 func (f *foresight) driver() {
 	pooled := f.after.division.Pooled
-	if f.Offered == nil || pooled.IsEmpty() {
+	switch {
+	case pooled.IsEmpty():
+		return
+	case f.OfferedDenied != "":
+		f.add(Problem{Severity: Warning, Code: CodeDriverUnknown, Object: CPUDriver,
+			Text: because(fmt.Sprintf("it is not known whether the DRA driver offers CPU %s of the pools to pods", pooled), f.OfferedDenied)})
+		return
+	case f.Offered == nil:
 		return
 	}
 	const remedy = "set the driver's reservedCPUs to the CPUs of the pools, and restart it, before you write the file"

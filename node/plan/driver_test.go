@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"strings"
 	"testing"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -55,5 +56,19 @@ func TestADRADriverMustNotOfferCPUsOfPools(t *testing.T) {
 				t.Errorf("the problem is %q, want %q", found, test.want)
 			}
 		})
+	}
+}
+
+func TestADriverOfWhichTheAPISaysNothingIsWarnedOf(t *testing.T) {
+	for pools, want := range map[string]int{"0-1": 1, "": 0} {
+		got := 0
+		for _, problem := range (Node{Online: cpuset.New(0, 1, 2, 3), OfferedDenied: "forbidden"}).Plan(There([]byte(`{"management": {"cpuset": "` + pools + `"}}`))).Problems {
+			if problem.Code == CodeDriverUnknown && problem.Severity == Warning && strings.Contains(problem.Text, "forbidden") {
+				got++
+			}
+		}
+		if got != want {
+			t.Errorf("with the pools %q there are %d warnings, want %d", pools, got, want)
+		}
 	}
 }

@@ -59,9 +59,9 @@ type Node struct {
 	Pods []v1.Pod
 	// Offered are the CPUs that a DRA driver offers on the node; nil if there is no such driver, or none is known.
 	Offered *Offered
-	// ConfigurationDenied and PodsDenied say why the API did not give these; empty if it did, or was
-	// not asked.
-	ConfigurationDenied, PodsDenied string
+	// ConfigurationDenied, PodsDenied and OfferedDenied say why the API did not give these; empty if it
+	// did, or was not asked.
+	ConfigurationDenied, PodsDenied, OfferedDenied string
 	// Allocated are the CPU requests of the containers of the pods that the kubelet knows, by the
 	// pod's UID, in millicores. It is looked at only if Pods is nil; nil if it is not known, either.
 	Allocated map[string]int64

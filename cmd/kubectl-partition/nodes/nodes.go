@@ -88,12 +88,14 @@ func (r Reader) node(ctx context.Context, object *v1.Node) plan.Node {
 			n.Pods[i].ManagedFields = nil // there may be many nodes
 		}
 	}
-	// A cluster without DRA has no such kind, and without the right nothing is known of drivers.
+	// A cluster without DRA has no such kind.
 	offered, err := r.Client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{FieldSelector: fields.Set{
 		resourcev1.ResourceSliceSelectorNodeName: object.Name, resourcev1.ResourceSliceSelectorDriver: plan.CPUDriver,
 	}.String()})
 	if err == nil {
 		n.Offered = plan.OfferedBy(offered.Items)
+	} else if !apierrors.IsNotFound(err) {
+		n.OfferedDenied = err.Error() + right(err, "list", "resourceslices")
 	}
 	return n
 }

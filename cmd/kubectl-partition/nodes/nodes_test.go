@@ -154,6 +154,9 @@ func TestNodesComeWithPodsAndConfiguration(t *testing.T) {
 			if got := ptr.Deref(n.Offered, plan.Offered{}); got.Count != test.wantOffered || (got.CPUs.String() == "2") != (test.wantOffered > 0) {
 				t.Errorf("a DRA driver offers %d CPUs, %s", got.Count, got.CPUs)
 			}
+			if denied := strings.Contains(n.OfferedDenied, "the missing right is list on resourceslices"); denied != (test.wantOffered == 0) {
+				t.Errorf("what a DRA driver offers is denied for %q", n.OfferedDenied)
+			}
 			if n.Online.Size() != 4 || n.Shown.String() != "1" || !n.InEffect || n.Configuration.CPUManagerPolicy != "static" {
 				t.Errorf("the node is %+v", n)
 			}
