@@ -205,7 +205,7 @@ func (h Hunk) Shared(files [][]string) Hunk {
 	return h
 }
 
-// HunkAt returns the hunk of a file that starts at the given line of the old file.
+// HunkAt returns the hunk of a file that starts at the given line of the old file, or without a line all of them.
 func (p Patch) HunkAt(path, line string) string {
 	var hunk []string
 	for _, file := range p.Files {
@@ -215,7 +215,7 @@ func (p Patch) HunkAt(path, line string) string {
 		in := false
 		for _, l := range file.Lines {
 			if l.Op == '@' {
-				if in = strings.HasPrefix(l.Text, "@@ -"+line+","); in {
+				if in = line == "" || strings.HasPrefix(l.Text, "@@ -"+line+","); in {
 					hunk = append(hunk, fmt.Sprintf("%s:%d: %s", p.Path, l.Number, l.Text))
 				}
 			} else if in {

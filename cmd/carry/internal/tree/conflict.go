@@ -124,13 +124,16 @@ func (t *Tree) conflict(ctx context.Context, s State, done []Applied, parent str
 	if err := t.ImportBlobs(ctx, p); err != nil {
 		return err
 	}
-	how := "the conflict is marked in the files"
+	how, gone := "the conflict is marked in the files", ""
 	if _, err := t.Git().Input(ctx, string(p.Data), "apply", "--3way", "--whitespace=nowarn", "-"); err != nil {
 		unmerged, _ := t.Git().Run(ctx, "diff", "--name-only", "--diff-filter=U")
 		if unmerged == "" {
 			// The file that the patch was made for is unknown here: git cannot merge.
 			_, _ = t.Git().Input(ctx, string(p.Data), "apply", "--reject", "--whitespace=nowarn", "-")
 			how = "the hunks that did not apply are in .rej files"
+			if gone, err = t.rejectGone(ctx, p, parent); err != nil {
+				return err
+			}
 		}
 	} else {
 		how = "a three-way merge went through; look at it with git diff --cached"
@@ -143,7 +146,27 @@ func (t *Tree) conflict(ctx context.Context, s State, done []Applied, parent str
 	for _, match := range failedAt.FindAllStringSubmatch(failed.Stderr, -1) {
 		message += fmt.Sprintf("\n%s:%s:\n%s", match[1], match[2], p.HunkAt(match[1], match[2]))
 	}
-	return errors.New(message + t.adapter.Background(ctx, t, p))
+	return errors.New(message + gone + t.adapter.Background(ctx, t, p))
+}
+
+// rejectGone writes .rej files for what a patch changes in files that a commit does not have, as git apply --reject does only
+// for files that are there: Resume takes no half of a patch. It returns what to tell the user of them.
+func (t *Tree) rejectGone(ctx context.Context, p patch.Patch, commit string) (told string, err error) {
+	for _, file := range p.Files {
+		there, err := t.fileAt(ctx, commit, file.Path)
+		if err != nil {
+			return "", err
+		}
+		if there != nil {
+			continue
+		}
+		hunks := p.HunkAt(file.Path, "")
+		if err := disk.Write(filepath.Join(t.Dir, file.Path+".rej"), []byte(hunks+"\n")); err != nil {
+			return "", err
+		}
+		told += fmt.Sprintf("\n%s is not in %s; find out where upstream has it now:\n%s", file.Path, t.Release, hunks)
+	}
+	return told, nil
 }
 
 // failedAt matches git apply's complaint of one hunk.

@@ -45,6 +45,26 @@ func TestAPatchThatDoesNotApplyIsLeftToBeResolved(t *testing.T) {
 	}
 }
 
+func TestAPatchOfAFileThatIsGoneIsNotTakenByHalves(t *testing.T) {
+	c := treetest.New(t)
+	c.Must(c.Tree.Update(t.Context()))
+	c.Edit("a.go", "ac", "ac\nmanaged.A()")
+	c.Hook("b.go", "bc", "bc\nmanaged.B()", "kubelet: call both")
+	c.Must(c.Tree.Export(t.Context()))
+	older := c.AddRelease("v1.36.4", map[string]string{"pkg/a.go": treetest.Numbered("a"), "pkg/moved/b.go": treetest.Numbered("b")})
+	treetest.ExpectError(t, older.Update(t.Context()), "patches/kubelet-call-both.patch does not apply to v1.36.4", "pkg/b.go is not in v1.36.4", "+managed.B()")
+	git := func(args ...string) {
+		_, err := older.Git().Run(t.Context(), args...)
+		c.Must(err)
+	}
+	git("add", "--update")
+	treetest.ExpectError(t, older.Resume(t.Context()), "pkg/b.go.rej", "remove it")
+	c.Write("_output/v1.36.4/kubernetes/pkg/moved/b.go", strings.Replace(treetest.Numbered("b"), "bc\n", "bc\nmanaged.B()\n", 1))
+	git("clean", "-q", "-f", "-d")
+	git("add", "--update")
+	c.Must(older.Resume(t.Context()))
+}
+
 func TestContinueWithoutAResolutionIsRefused(t *testing.T) {
 	c := treetest.WithTwoHooks(t)
 	c.Write("patches/kubelet-call-a.patch", strings.ReplaceAll(c.Read("patches/kubelet-call-a.patch"), " ad\n", " not there\n"))
