@@ -25,8 +25,8 @@ var binaryVersion = regexp.MustCompile(`DefaultKubeBinaryVersion\s*=\s*"(\d+\.\d
 // suits says why the series of a release cannot go onto a checkout.
 func suits(ctx context.Context, dir, release string) error {
 	there := git.Repo{Dir: dir}
-	if !isTop(ctx, there) {
-		return untouched("%s is not the top of a git checkout", dir)
+	if err := isTop(ctx, there); err != nil {
+		return untouched("%s is not the top of a git checkout: %w", dir, err)
 	}
 	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -63,10 +63,13 @@ func suits(ctx context.Context, dir, release string) error {
 	return nil
 }
 
-// isTop says whether a directory is that of a repository, and not one in it.
-func isTop(ctx context.Context, r git.Repo) bool {
+// isTop returns an error unless a directory is that of a repository, and not one in it.
+func isTop(ctx context.Context, r git.Repo) error {
 	up, err := r.Run(ctx, "rev-parse", "--show-cdup")
-	return err == nil && up == ""
+	if err == nil && up != "" {
+		return fmt.Errorf("the top is %s", filepath.Join(r.Dir, up))
+	}
+	return err
 }
 
 // inspect says what is in the directory that an export goes to: nil for nothing.
@@ -82,8 +85,8 @@ func inspect(ctx context.Context, dir string) (*earlier, error) {
 		return nil, err
 	}
 	e := &earlier{Repo: git.Repo{Dir: dir}, digests: map[string]string{}, commits: map[string][]string{}, subjects: map[string]string{}}
-	if !isTop(ctx, e.Repo) {
-		return nil, untouched("%s is not empty, and is not an export", dir)
+	if err := isTop(ctx, e.Repo); err != nil {
+		return nil, untouched("%s is not empty, and is not an export: %w", dir, err)
 	}
 	if err := e.read(ctx); err != nil {
 		return nil, err

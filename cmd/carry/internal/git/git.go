@@ -13,11 +13,12 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
 
-// Repo is a repository. git runs in it out of reach of the user's configuration.
+// Repo is a repository. git runs in it out of reach of the user's configuration, but for safe.directory.
 type Repo struct {
 	Dir string
 	Env []string
@@ -41,10 +42,44 @@ func (r Repo) command(ctx context.Context, args ...string) *exec.Cmd {
 			cmd.Env = append(cmd.Env, entry)
 		}
 	}
-	cmd.Env = append(cmd.Env, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_CEILING_DIRECTORIES="+r.Dir+"/..", "LC_ALL=C")
+	cmd.Env = append(cmd.Env, "GIT_CONFIG_GLOBAL="+configuration(), "GIT_CONFIG_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_CEILING_DIRECTORIES="+r.Dir+"/..", "LC_ALL=C")
 	cmd.Env = append(cmd.Env, r.Env...)
 	return cmd
 }
+
+// configuration is the path of what git reads in place of the user's configuration: only the directories of others that the user
+// trusts. git refuses a repository that someone else owns, such as one that is mounted into a container, and a git that clones from
+// one takes safe.directory from a file alone.
+func configuration() string {
+	file := trusted()
+	if file == nil {
+		return "/dev/null"
+	}
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), file.Fd())
+}
+
+// trusted is a file with safe.directory of the user and of the system; nil if there is none. It has no name, so nothing is left of it.
+var trusted = sync.OnceValue(func() *os.File {
+	cmd := exec.Command("git", "config", "--null", "--get-all", "safe.directory")
+	cmd.Dir = "/" // no repository's configuration
+	dirs, err := cmd.Output()
+	if err != nil { // it exits with 1 if there are none
+		return nil
+	}
+	text := "[safe]\n"
+	for dir := range strings.SplitSeq(strings.TrimSuffix(string(dirs), "\x00"), "\x00") {
+		text += "\tdirectory = \"" + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(dir) + "\"\n"
+	}
+	file, err := os.CreateTemp("", "carry-git-")
+	if err != nil {
+		return nil
+	}
+	_, err = file.WriteString(text)
+	if err := errors.Join(err, os.Remove(file.Name())); err != nil {
+		return nil
+	}
+	return file
+})
 
 // Run returns what git printed, without the last newline.
 func (r Repo) Run(ctx context.Context, args ...string) (string, error) {
