@@ -63,13 +63,13 @@ func Touched(t *tree.Tree) ([]string, error) {
 // compiled again.
 var Flags = []string{"-trimpath", "-tags=selinux,notest,grpcnotrace,"}
 
-// Env is the environment in which go works on the tree.
+// Env is the environment in which go works on the tree, in the tree's own workspace.
 func Env(ctx context.Context, t *tree.Tree) ([]string, error) {
 	toolchain, err := toolchain(ctx, t, false)
 	if err != nil {
 		return nil, err
 	}
-	return append(append(withoutMake(os.Environ()), toolchain...), "CGO_ENABLED=0"), nil
+	return append(append(withoutMake(os.Environ()), toolchain...), "GOWORK=", "CGO_ENABLED=0"), nil
 }
 
 // toolchain returns the environment that makes the tree build with the Go version

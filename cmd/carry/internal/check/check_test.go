@@ -85,6 +85,7 @@ func Move(step func()) { step() }
 `
 
 func TestMutantsAreFound(t *testing.T) {
+	t.Setenv("GOWORK", "off") // as in a shell that must not use the go.work of a directory above
 	for name, test := range map[string]struct {
 		file, old, new string
 		// want are the beginnings of the first problems.

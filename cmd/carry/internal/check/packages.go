@@ -74,8 +74,8 @@ func Packages(ctx context.Context, from Source, patterns ...string) (checked int
 		Dir:        from.Dir,
 		BuildFlags: from.Flags,
 		Tests:      from.GOOS == "",
-		// Upstream releases for these platforms, and builds without cgo what can be.
-		Env: append(os.Environ(), "CGO_ENABLED=0", "GOOS="+cmp.Or(from.GOOS, "linux"), "GOARCH=amd64", "GOFLAGS=-mod=readonly", "GOPACKAGESDRIVER=off"),
+		// Upstream releases for these platforms, and builds without cgo what can be. A tree has a go.work of its own.
+		Env: append(os.Environ(), "GOWORK=", "CGO_ENABLED=0", "GOOS="+cmp.Or(from.GOOS, "linux"), "GOARCH=amd64", "GOFLAGS=-mod=readonly", "GOPACKAGESDRIVER=off"),
 	}
 	matched, err := packages.Load(config, patterns...)
 	if err != nil {
