@@ -17,7 +17,7 @@ plugin=build/scheduler-plugins/${release%.*}
 go mod download -C "$pins" k8s.io/kubernetes
 go mod download -C "$plugin" sigs.k8s.io/scheduler-plugins
 kubernetes=$(go list -C "$pins" -m -f '{{.Dir}}' k8s.io/kubernetes)
-plugin=$(go list -C "$plugin" -m -f '{{.Dir}}' sigs.k8s.io/scheduler-plugins)
+read -r version plugin < <(go list -C "$plugin" -m -f '{{.Version}} {{.Dir}}' sigs.k8s.io/scheduler-plugins)
 file=$PWD/_output/$release/scheduler.mod
 cp scheduler/go.mod "$file"
 mapfile -t changes < <(cat "$pins/go.mod" "$kubernetes/go.mod" | awk '
@@ -27,7 +27,8 @@ v1.33.* | v1.34.* | v1.35.*) # The newest controller-runtime needs a newer clien
   changes+=("$(awk '$1 == "sigs.k8s.io/controller-runtime" {print "-replace=" $1 "=" $1 "@" $2}' "$plugin/go.mod")")
   ;;
 esac
-go mod edit -replace="sigs.k8s.io/scheduler-plugins=../_output/$release/scheduler-plugins" "${changes[@]}" "$file"
+# The version that is required says in bills of materials which one it is.
+go mod edit -require="sigs.k8s.io/scheduler-plugins@$version" -replace="sigs.k8s.io/scheduler-plugins=../_output/$release/scheduler-plugins" "${changes[@]}" "$file"
 sort --unique scheduler/go.sum "$pins/go.sum" "$kubernetes/go.sum" "$plugin/go.sum" >"${file%mod}sum"
 # Go adds the modules that only this release has.
 go list -C scheduler -mod=mod -modfile="$file" -tags="${release%.*}" -deps -test ./cmd/... ./ledger ./plugin sigs.k8s.io/scheduler-plugins/pkg/... >/dev/null

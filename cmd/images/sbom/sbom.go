@@ -109,17 +109,19 @@ func modules(info *debug.BuildInfo) []*debug.Module {
 
 // identify returns the path and the version of a module. One of the work tree has no version of its
 // own, so it has the image's. Upstream's staging modules have the one that upstream publishes them
-// under, v0.37.0 for v1.37.0, since advisories name that.
+// under, v0.37.0 for v1.37.0, since advisories name that. One of upstream that a directory with patches replaces, as carry
+// plugin makes it, keeps the version that it is required in.
 func identify(module *debug.Module, version, release string) (path, ofModule string) {
 	path, ofModule = module.Path, module.Version
 	if minor, ok := strings.CutPrefix(release, "v1."); ok && strings.HasPrefix(path, "k8s.io/") && path != "k8s.io/kubernetes" {
 		version = "v0." + minor
 	}
-	if module.Replace != nil {
-		if strings.HasPrefix(module.Replace.Path, ".") || strings.HasPrefix(module.Replace.Path, "/") {
-			return path, version
+	if by := module.Replace; by != nil && (strings.HasPrefix(by.Path, ".") || strings.HasPrefix(by.Path, "/")) {
+		if strings.HasPrefix(ofModule, "v0.0.0") {
+			ofModule = version
 		}
-		path, ofModule = module.Replace.Path, module.Replace.Version
+	} else if by != nil {
+		path, ofModule = by.Path, by.Version
 	}
 	if ofModule == "" || ofModule == "(devel)" {
 		ofModule = version

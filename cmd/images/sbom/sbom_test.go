@@ -30,6 +30,7 @@ func TestAModuleIsIdentifiedByWhatWasCompiled(t *testing.T) {
 		{"a staging module of the tree", "k8s.io/api", "v0.37.0", debug.Module{Path: "k8s.io/api", Version: "(devel)"}},
 		{"a staging module replaced by a directory", "k8s.io/api", "v0.37.0", debug.Module{Path: "k8s.io/api", Version: "v0.0.0", Replace: &debug.Module{Path: "./staging/src/k8s.io/api"}}},
 		{"one replaced by a directory", "workload.openshift.io/partition", "v1.37.0+wp.1234567", debug.Module{Path: "workload.openshift.io/partition", Version: "v0.0.0", Replace: &debug.Module{Path: "../../staging/src/workload.openshift.io/partition"}}},
+		{"one of upstream replaced by a directory with patches", "sigs.k8s.io/scheduler-plugins", "v0.34.7", debug.Module{Path: "sigs.k8s.io/scheduler-plugins", Version: "v0.34.7", Replace: &debug.Module{Path: "../_output/scheduler-plugins", Version: "(devel)"}}},
 		{"one replaced by a fork", "example.com/fork", "v1.2.0", debug.Module{Path: "example.com/original", Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/fork", Version: "v1.2.0"}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
