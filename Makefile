@@ -299,7 +299,7 @@ control-plane-images: build $(IMAGES)
 	else \
 	  git -C $(TREE) diff --quiet HEAD -- go.work.sum || { git -C $(TREE) checkout --quiet HEAD -- go.work.sum; $(CARRY) build $(RELEASE) kube-apiserver kube-controller-manager kube-scheduler; }; \
 	  $(IMAGES) build --only=kube-apiserver,kube-controller-manager,kube-scheduler --bin="linux/$$(go env GOHOSTARCH)=$(BIN)" \
-	    --commit="$$(git rev-parse HEAD)" --date="$$(git log -1 --format=%cI)" $(CONTROL_PLANE_IMAGES); \
+	    --commit="$$(git rev-parse HEAD)" --date="$$(git log -1 --no-show-signature --format=%cI)" $(CONTROL_PLANE_IMAGES); \
 	fi
 
 .PHONY: e2e-core
@@ -400,7 +400,7 @@ e2e-kubeadm: older-release build $(GOTESTSUM) $(IMAGES) coredns vm-packages $(CL
 	  [[ ! -e $(OUT)/$$release/kubernetes/.git ]] || git -C $(OUT)/$$release/kubernetes checkout --quiet HEAD -- go.work.sum; \
 	  $(CARRY) build $$release kubelet kube-apiserver kube-controller-manager kube-scheduler kube-proxy kube-log-runner kubectl kubeadm; \
 	  $(IMAGES) build $(IMAGE_FLAGS) --only=kube-apiserver,kube-controller-manager,kube-scheduler,kube-proxy,kubelet,kubectl --bin="linux/$$(go env GOHOSTARCH)=$(OUT)/$$release/bin" \
-	    --commit="$$(git rev-parse HEAD)" --date="$$(git log -1 --format=%cI)" $(call KUBEADM,$$release); \
+	    --commit="$$(git rev-parse HEAD)" --date="$$(git log -1 --no-show-signature --format=%cI)" $(call KUBEADM,$$release); \
 	done
 	@cd build/tools && $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(OUT)/kubeadm/etcd" go.etcd.io/etcd/server/v3
 	cd test/e2e && $(ALIKE) go test -c -o "$(CURDIR)/$(OUT)/e2e.test" .

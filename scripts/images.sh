@@ -58,7 +58,7 @@ commit=$(git rev-parse HEAD)
 unchanged "$commit"
 unchanged_tree
 scripts/install-packages.sh images
-arguments=(--verify --release "$release" --commit "$commit" --date "$(git log -1 --format=%cI "$commit")" "$@")
+arguments=(--verify --release "$release" --commit "$commit" --date "$(git log -1 --no-show-signature --format=%cI "$commit")" "$@")
 for platform in $platforms; do
   bin=_output/$release/${form}bin
   if [[ $platform != "$(go env GOHOSTOS)/$(go env GOHOSTARCH)" ]]; then

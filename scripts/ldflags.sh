@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 flags=(-s -w)
 if commit=$(git rev-parse HEAD 2>/dev/null); then
-  version=v0.0.0-$(TZ=UTC git show --no-patch --format=%cd --date=format-local:%Y%m%d%H%M%S HEAD)-${commit:0:12}
+  version=v0.0.0-$(TZ=UTC git show --no-patch --no-show-signature --format=%cd --date=format-local:%Y%m%d%H%M%S HEAD)-${commit:0:12}
   changes=$(git status --porcelain)
   version+=${changes:++dirty}
   for package in component-base/version client-go/pkg/version; do

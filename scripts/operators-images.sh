@@ -21,4 +21,4 @@ platform=linux/$(go env GOHOSTARCH)
 commit=$(git rev-parse HEAD)
 changes=$(git status --porcelain)
 _output/bin/images build --only="$(IFS=,; echo "${images[*]}")" --version="$tag" \
-  --bin="$platform=$(dirname "$scheduler")" --bin="$platform=$bin" --commit="$commit${changes:+-dirty}" --date="$(git log -1 --format=%cI)" "$to"
+  --bin="$platform=$(dirname "$scheduler")" --bin="$platform=$bin" --commit="$commit${changes:+-dirty}" --date="$(git log -1 --no-show-signature --format=%cI)" "$to"

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 release=$1
 here=$PWD
 # This checkout's commit is part of what images says of an image, and the copy is not a git checkout.
-arguments=(--only=kube-apiserver,kubelet --commit="$(git rev-parse HEAD)" --date="$(git log -1 --format=%cI)"
+arguments=(--only=kube-apiserver,kubelet --commit="$(git rev-parse HEAD)" --date="$(git log -1 --no-show-signature --format=%cI)"
   --bin="$(go env GOHOSTOS)/$(go env GOHOSTARCH)=_output/$release/bin")
 
 # make_images builds in the current directory and packs what it has built.

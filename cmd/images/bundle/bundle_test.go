@@ -365,6 +365,21 @@ func TestAVersionIsCheckedAgainstThoseBeforeItsCommit(t *testing.T) {
 	}
 }
 
+func TestASignedCommitHasADate(t *testing.T) {
+	p := newProject(t)
+	p.run("config", "log.showSignature", "true")
+	p.run("config", "gpg.ssh.allowedSignersFile", "none")
+	signed := strings.Replace(p.run("cat-file", "commit", "HEAD"), "\n\n", "\ngpgsig -----BEGIN SSH SIGNATURE-----\n x\n -----END SSH SIGNATURE-----\n\n", 1)
+	file := filepath.Join(t.TempDir(), "commit")
+	if err := os.WriteFile(file, []byte(signed+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.run("reset", "--quiet", "--hard", p.run("hash-object", "-t", "commit", "-w", file))
+	if s, err := p.examine(t.Context()); err != nil || s.date.IsZero() {
+		t.Errorf("the date is %s (%v)", s.date, err)
+	}
+}
+
 func TestABundleThatFailsLeavesThePreviousOne(t *testing.T) {
 	p := newProject(t)
 	p.images("v1.37.0", "v1.36.4")

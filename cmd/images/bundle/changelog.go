@@ -91,7 +91,7 @@ func (s source) writeChangelog(ctx context.Context, o Options, file string, bina
 	if err != nil {
 		return err
 	}
-	log, err := o.output(ctx, "-c", "log.showSignature=false", "log", "--reverse", "--no-merges", "--abbrev=10", "--format=%h %s", s.since())
+	log, err := o.output(ctx, "log", "--reverse", "--no-merges", "--abbrev=10", "--format=%h %s", s.since())
 	if err != nil {
 		return err
 	}

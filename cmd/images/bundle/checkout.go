@@ -118,9 +118,9 @@ func (o Options) chooseReleases() ([]string, error) {
 	return known, nil
 }
 
-// git runs git in the checkout.
+// git runs git in the checkout. A user may have it say of each commit who has signed it.
 func (o Options) git(ctx context.Context, to io.Writer, args ...string) error {
-	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "log.showSignature=false"}, args...)...)
 	cmd.Dir, cmd.Stdout = o.Checkout, to
 	var says bytes.Buffer
 	cmd.Stderr = &says

@@ -66,7 +66,7 @@ func (s source) notes(version string, trailers []note) (string, error) {
 
 // trailers returns the notes in the commits since the previous version.
 func (s source) trailers(ctx context.Context, o Options) (found []note, err error) {
-	log, err := o.output(ctx, "-c", "log.showSignature=false", "log", "--reverse", "--no-merges", "--abbrev=10",
+	log, err := o.output(ctx, "log", "--reverse", "--no-merges", "--abbrev=10",
 		"--format=%h%x1f%(trailers:key="+noteTrailer+",valueonly,unfold,separator=%x1f)", s.since())
 	if err != nil {
 		return nil, err
