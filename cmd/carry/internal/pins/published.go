@@ -177,7 +177,7 @@ func (p *Published) Borrow(ctx context.Context) error {
 // vouches for. The tree leaves out the others, which are named. It is an error if that database was
 // not asked. go.mod is the last file written: where it is, both are.
 func (p Published) Write(ctx context.Context, c project.Checkout, dir string) error {
-	if err := vouched(ctx, p.Release); err != nil {
+	if err := vouched(ctx, p); err != nil {
 		return err
 	}
 	var mod, sum strings.Builder
@@ -201,9 +201,6 @@ func (p Published) Write(ctx context.Context, c project.Checkout, dir string) er
 // Upstream returns the directory of upstream's own module at a release that need not be pinned. It is an
 // error if go asks no checksum database about it.
 func Upstream(ctx context.Context, release string) (string, error) {
-	if err := vouched(ctx, release); err != nil {
-		return "", err
-	}
 	p := Published{Release: release}
 	if err := p.fetch(ctx, project.UpstreamModule+"@"+release); err != nil {
 		return "", err
@@ -211,12 +208,12 @@ func Upstream(ctx context.Context, release string) (string, error) {
 	if len(p.Refused) > 0 {
 		return "", fmt.Errorf("%s cannot be downloaded", p.Refused)
 	}
-	return p.modules[0].Dir, nil
+	return p.modules[0].Dir, vouched(ctx, p)
 }
 
-// vouched returns an error if go asks no checksum database about upstream's modules: the pins would be
+// vouched returns an error if go has asked no checksum database about one of the modules: the pins would be
 // whatever a proxy has sent.
-func vouched(ctx context.Context, release string) error {
+func vouched(ctx context.Context, p Published) error {
 	out, err := exec.CommandContext(ctx, "go", "env", "-json", "GOSUMDB", "GONOSUMDB").Output()
 	if err != nil {
 		return fmt.Errorf("go env: %w", err)
@@ -225,8 +222,10 @@ func vouched(ctx context.Context, release string) error {
 	if err := json.Unmarshal(out, &env); err != nil {
 		return fmt.Errorf("go env: %w", err)
 	}
-	if env.GOSUMDB == "off" || module.MatchPrefixPatterns(env.GONOSUMDB, project.UpstreamModule) {
-		return fmt.Errorf("%s is not used, since no checksum database vouches for what is downloaded: GOSUMDB is %q and GONOSUMDB, or GOPRIVATE, %q; unset them", release, env.GOSUMDB, env.GONOSUMDB)
+	for _, m := range p.modules {
+		if env.GOSUMDB == "off" || module.MatchPrefixPatterns(env.GONOSUMDB, m.Path) {
+			return fmt.Errorf("%s is not used, since no checksum database vouches for what is downloaded of %s: GOSUMDB is %q and GONOSUMDB, or GOPRIVATE, %q; unset them", p.Release, m.Path, env.GOSUMDB, env.GONOSUMDB)
+		}
 	}
 	return nil
 }

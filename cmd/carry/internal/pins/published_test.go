@@ -105,7 +105,7 @@ func TestWrittenPinsAreRead(t *testing.T) {
 
 // What a proxy sends is not taken for what upstream published.
 func TestPinsAreNotWrittenWithoutAChecksumDatabase(t *testing.T) {
-	for _, variable := range []string{"GOSUMDB=off", "GONOSUMDB=example.com,k8s.io"} {
+	for _, variable := range []string{"GOSUMDB=off", "GONOSUMDB=example.com,k8s.io", "GONOSUMDB=k8s.io/mount-utils"} {
 		t.Run(variable, func(t *testing.T) {
 			c, s := treetest.New(t), treetest.NewSource(t)
 			s.Publish("v1.36.4", nil)
