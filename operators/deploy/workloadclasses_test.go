@@ -30,7 +30,7 @@ var steps = []struct {
 	{"webhook.yaml", []string{"MutatingWebhookConfiguration"}},
 }
 
-// The seed's users apply files one after another. Each is what the kustomization renders, so that there are not
+// Users of openshift/ci-tools' webhook apply files one after another. Each is what the kustomization renders, so that there are not
 // two descriptions; go test -run TestTheFilesOfWorkloadClasses -write ./deploy writes them.
 func TestTheFilesOfWorkloadClasses(t *testing.T) {
 	base := companiontest.Base("workloadclasses")

@@ -44,11 +44,11 @@ func TestAffinity(t *testing.T) {
 		labels    map[string]string
 		want      bool
 	}{
-		"the seed's example of an ordinary cluster": {
+		"the enhancement's example of an ordinary cluster": {
 			selectors: []*metav1.LabelSelector{{MatchLabels: map[string]string{"node-role.kubernetes.io/worker": ""}}},
 			labels:    map[string]string{"node-role.kubernetes.io/worker": ""}, want: true,
 		},
-		"the seed's example of a hosted cluster": {
+		"the enhancement's example of a hosted cluster": {
 			selectors: []*metav1.LabelSelector{{MatchLabels: map[string]string{"hypershift.openshift.io/nodePool": "hostedcluster02"}}},
 			labels:    map[string]string{"hypershift.openshift.io/nodePool": "hostedcluster02"}, want: true,
 		},

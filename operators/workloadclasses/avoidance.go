@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// State is how new pods avoid a node. Its values are those of the seed.
+// State is how new pods avoid a node. Its values are those of openshift/ci-tools.
 type State string
 
 // States. On the node they are nothing, the taint AvoidTaint, and a cordon (BlockTaint after
@@ -41,7 +41,7 @@ type Policy struct {
 	PackOnly bool
 }
 
-// DefaultPolicy has the seed's numbers.
+// DefaultPolicy has the numbers of openshift/ci-tools.
 func DefaultPolicy() Policy {
 	return Policy{SharePercent: 25, Minimum: 1, Period: time.Minute, MaxCordon: 8 * time.Minute, MinNodeAge: 15 * time.Minute}
 }

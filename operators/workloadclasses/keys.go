@@ -2,7 +2,7 @@
 
 package workloadclasses
 
-// Keys that the seed's tooling knows (openshift/ci-tools, cmd/ci-scheduling-webhook).
+// Keys that openshift/ci-tools knows (cmd/ci-scheduling-webhook).
 const (
 	// ClassLabel of a pod is its class. Nodes usually have the same; a class's nodeSelector says.
 	ClassLabel = "ci-workload"

@@ -58,7 +58,7 @@ func length(random *rand.Rand) time.Duration {
 	return time.Duration(min(max(minutes, 2), longest.Minutes()) * float64(time.Minute)).Round(time.Second)
 }
 
-// wave is the seed's pathology: 600 pods within ten minutes, and then a trickle for eight hours.
+// wave is what openshift/ci-tools suffers from: 600 pods within ten minutes, and then a trickle for eight hours.
 func wave(seed uint64) trace {
 	random := rand.New(rand.NewPCG(seed, 2))
 	var jobs []job

@@ -137,7 +137,7 @@ func TestOnlyWhoHasTheURLIsAnswered(t *testing.T) {
 	}
 }
 
-// The hosts page of the seed, section Web UI: a label decides what can be done, and a failure shows.
+// Harvester's page of hosts (its enhancement CPU Pinning, section Web UI): a label decides what can be done, and a failure shows.
 func TestWhatAHostShows(t *testing.T) {
 	for name, test := range map[string]struct {
 		label, observed, status string

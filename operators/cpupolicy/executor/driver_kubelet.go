@@ -12,7 +12,7 @@ import (
 	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
-// dropInName is the name of the drop-in with the policy, without its end: the seed's.
+// dropInName is the name of the drop-in with the policy, without its end: Harvester's.
 const dropInName = "99-z01-harvester-cpu-manager"
 
 // planDropIn drafts the switch of a kubelet that reads drop-ins of its --config-dir. prepare says

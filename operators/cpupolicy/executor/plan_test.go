@@ -187,7 +187,7 @@ func checkRefusal(t *testing.T, test refusal, err error) {
 const ourRKE2 = "/etc/rancher/rke2/config.yaml.d/99-z01-harvester-cpu-manager.yaml"
 
 var ofRKE2 = map[string]refusal{
-	"the seed's files": {policy: operation.Static, prepare: func(h *testHost) {
+	"Harvester's files": {policy: operation.Static, prepare: func(h *testHost) {
 		h.write(testConfig, kubeletHeader)
 		h.write("/etc/rancher/rke2/config.yaml.d/99-z00-harvester-reserved-resources.yaml", "kubelet-arg+:\n- \"system-reserved=cpu=490m\"\n- \"kube-reserved=cpu=490m\"\n")
 		h.write(ourRKE2, "kubelet-arg+:\n- \"cpu-manager-policy=none\"\n")

@@ -17,7 +17,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// reservationName is the name of the drop-in with the reservation, without its end: the seed's.
+// reservationName is the name of the drop-in with the reservation, without its end: Harvester's.
 const reservationName = "99-z00-harvester-reserved-resources"
 
 // Reserve writes a reservation of CPU, the full amount for the kubelet's side and for the system's,

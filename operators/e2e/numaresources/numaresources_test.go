@@ -36,7 +36,7 @@ const (
 // sysfs is where the kubelet sees the kernel's.
 var sysfs = "/sys"
 
-// operator is a NUMAResourcesOperator with the seed's example of a hosted cluster.
+// operator is a NUMAResourcesOperator with the enhancement's example of a hosted cluster (OpenShift, topology-aware-scheduling).
 const operator = `apiVersion: nodetopology.openshift.io/v1
 kind: NUMAResourcesOperator
 metadata: {name: numaresourcesoperator}

@@ -34,7 +34,7 @@ type kind struct {
 	pools, configs bool
 }
 
-// clusters are the two kinds, with the seed's two examples of a selector.
+// clusters are the two kinds, with the two examples of a selector of OpenShift's enhancement topology-aware-scheduling.
 var clusters = map[string]kind{
 	"a hosted cluster":    {key: "hypershift.openshift.io/nodePool", value: "hostedcluster02", group: "e50fbc3b", pool: "hostedcluster02", configs: true},
 	"an ordinary cluster": {key: "node-role.kubernetes.io/worker", group: "729bcb5f", pool: "worker", pools: true},

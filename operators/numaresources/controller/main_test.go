@@ -160,7 +160,7 @@ func TestExactlyOneFieldChoosesTheNodesOfAGroup(t *testing.T) {
 		"nodeSelector":              {groups: []nodetopologyv1.NodeGroup{{NodeSelector: worker}}},
 		"machineConfigPoolSelector": {groups: []nodetopologyv1.NodeGroup{{MachineConfigPoolSelector: worker}}},
 		"poolName":                  {groups: []nodetopologyv1.NodeGroup{{PoolName: pool}}},
-		"the seed's two examples": {groups: []nodetopologyv1.NodeGroup{
+		"the enhancement's two examples": {groups: []nodetopologyv1.NodeGroup{
 			{NodeSelector: worker}, {NodeSelector: selecting("hypershift.openshift.io/nodePool", "hostedcluster02")},
 		}},
 		"no group":            {},

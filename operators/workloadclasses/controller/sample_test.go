@@ -92,7 +92,7 @@ func TestTheSetsOfTheSample(t *testing.T) {
 	}
 }
 
-// The seed's script, against the webhook.
+// The script posts pods of each class to the webhook.
 func TestPostPods(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("there is no curl")

@@ -42,6 +42,6 @@ func TestSettings(t *testing.T) {
 	want := workloadclasses.DefaultPolicy()
 	want.PackOnly = true
 	if got := settings.policy(); got != want {
-		t.Errorf("the defaults are %+v, and the seed's %+v", got, want)
+		t.Errorf("the defaults are %+v, want %+v", got, want)
 	}
 }

@@ -178,7 +178,7 @@ type Check struct {
 	Detail string `json:"detail"`
 }
 
-// Verify returns the seed's steps between the Deployments and the webhook: whether the companion could
+// Verify returns what must hold between the Deployments and the webhook: whether the companion could
 // answer, whether its rules can be read, and whether each class has what its pods would ask for.
 func (c Client) Verify(ctx context.Context) ([]Check, error) {
 	var checks []Check

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m, nil) }
 
-// The seed's steps on a kube-apiserver: its files in their order, and verify before the last.
+// The files are applied to a kube-apiserver in their order, and verify answers before the last.
 func TestTheFilesInTheirOrder(t *testing.T) {
 	plane := testenv.Start(t)
 	kubectl := testenv.Kubectl(t)
