@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
+	"workload.openshift.io/operators/manifest"
 )
 
 // Copies returns what the hosted cluster must have of these ConfigMaps, which are all of the control plane's namespace with
@@ -53,17 +54,21 @@ func check(source corev1.ConfigMap) error {
 	if !has {
 		return fmt.Errorf("it has no key %s", v1beta1.ConfigKey)
 	}
-	var manifest struct {
+	var read struct {
 		metav1.TypeMeta `json:",inline"`
 		Spec            struct {
 			KubeletConfig map[string]any `json:"kubeletConfig"`
 		} `json:"spec"`
 	}
-	if err := yaml.Unmarshal([]byte(value), &manifest); err != nil {
+	err := manifest.CheckSize(value)
+	if err == nil {
+		err = yaml.Unmarshal([]byte(value), &read)
+	}
+	if err != nil {
 		return fmt.Errorf("key %s: %w", v1beta1.ConfigKey, err)
 	}
-	if group, _, _ := strings.Cut(manifest.APIVersion, "/"); group != "machineconfiguration.openshift.io" || manifest.Kind != "KubeletConfig" {
-		return fmt.Errorf("key %s has a %s of %s, and must have a KubeletConfig of machineconfiguration.openshift.io/v1", v1beta1.ConfigKey, cmp.Or(manifest.Kind, "manifest without kind"), cmp.Or(manifest.APIVersion, "no apiVersion"))
+	if group, _, _ := strings.Cut(read.APIVersion, "/"); group != "machineconfiguration.openshift.io" || read.Kind != "KubeletConfig" {
+		return fmt.Errorf("key %s has a %s of %s, and must have a KubeletConfig of machineconfiguration.openshift.io/v1", v1beta1.ConfigKey, cmp.Or(read.Kind, "manifest without kind"), cmp.Or(read.APIVersion, "no apiVersion"))
 	}
 	return nil
 }

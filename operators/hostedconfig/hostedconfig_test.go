@@ -36,6 +36,7 @@ func TestCopies(t *testing.T) {
 		"one without the key is kept":          {aSource("numa-pool-a", "pool-a", "kubelet", aKubeletConfig), false, "no key config"},
 		"one that is no YAML is kept":          {aSource("numa-pool-a", "pool-a", "config", "a: b: c"), false, "key config: "},
 		"one with a list of settings is kept":  {aSource("numa-pool-a", "pool-a", "config", strings.Replace(aKubeletConfig, "{topologyManagerPolicy: restricted}", "[]", 1)), false, "kubeletConfig"},
+		"one that aliases make large is kept":  {aSource("numa-pool-a", "pool-a", "config", aKubeletConfig+"x: &a "+strings.Repeat("x", 4<<10)+"\ny: ["+strings.Repeat("*a, ", 300)+"]\n"), false, "key config: it has more than"},
 		"another kind is kept":                 {aSource("numa-pool-a", "pool-a", "config", "apiVersion: v1\nkind: Secret\n"), false, "a Secret of v1"},
 		"and so is one that has nothing in it": {aSource("numa-pool-a", "pool-a", "config", ""), false, "manifest without kind"},
 	} {

@@ -78,14 +78,14 @@ func (m Manifest) String() string {
 var documentMark = regexp.MustCompile(`^(---|\.\.\.)(?:[ \t]|$)`)
 
 // Split returns the manifests of a value. Documents without any content are left out, and counted all the same; a mark at
-// the beginning begins the first.
+// the beginning begins the first. From a document on that makes the value too large, nothing is read.
 func Split(configMap, key, value string) (manifests []Manifest, problems []Problem) {
 	at := Problem{ConfigMap: configMap, Key: key, Document: 1, Line: 1}
 	var lines []string
-	exact := true
+	exact, left := true, all
 	flush := func() {
 		m := Manifest{At: at, Text: strings.Join(lines, "\n")}
-		has, more := m.read(&exact)
+		has, more := m.read(&exact, &left)
 		if problems = append(problems, more...); has && more == nil {
 			manifests = append(manifests, m)
 		}
@@ -96,7 +96,9 @@ func Split(configMap, key, value string) (manifests []Manifest, problems []Probl
 			lines = append(lines, line)
 			continue
 		}
-		flush()
+		if flush(); left.isFull() {
+			return manifests, problems
+		}
 		if at.Line > 1 || strings.TrimSpace(strings.Join(lines, "")) != "" {
 			at.Document++
 		}
@@ -112,8 +114,8 @@ func Split(configMap, key, value string) (manifests []Manifest, problems []Probl
 }
 
 // read reads what every manifest has. It reports whether there is any content. A problem of the first document that is no YAML has its
-// exact line, for which the document is read many times over; exact is whether that is still to be done.
-func (m *Manifest) read(exact *bool) (has bool, problems []Problem) {
+// exact line, for which the document is read many times over; exact is whether that is still to be done. left is the room for it.
+func (m *Manifest) read(exact *bool, left *room) (has bool, problems []Problem) {
 	// The text begins with the first line that is not blank.
 	for {
 		first, rest, more := strings.Cut(m.Text, "\n")
@@ -135,6 +137,9 @@ func (m *Manifest) read(exact *bool) (has bool, problems []Problem) {
 	if m.root.Kind == 0 {
 		return false, nil
 	}
+	if left.take(m.root); left.isFull() {
+		return true, []Problem{m.Problem(0, "with what is before it, it has more than %s", all)}
+	}
 	m.APIVersion, m.Kind, m.Name = m.scalar("apiVersion"), m.scalar("kind"), m.scalar("metadata", "name")
 	switch {
 	case m.APIVersion == "" || m.Kind == "":
@@ -143,6 +148,45 @@ func (m *Manifest) read(exact *bool) (has bool, problems []Problem) {
 		return true, []Problem{m.Problem(0, "the %s has no metadata.name", m.Kind)}
 	}
 	return true, nil
+}
+
+// room is what one value may have, with each alias counted as what it stands for: nodes of YAML, and bytes of their texts. Who decodes a
+// document needs many times as much memory, and some thousand aliases of one long text would fill any.
+type room struct{ nodes, bytes int }
+
+// all is the room for a value. What a ConfigMap takes has no more bytes, unless by aliases.
+var all = room{20_000, 1 << 20}
+
+func (r room) String() string {
+	return fmt.Sprintf("%d keys and values, or %d bytes of them, each alias (*NAME) counted as what it stands for; shorten it", r.nodes, r.bytes)
+}
+
+func (r room) isFull() bool { return r.nodes < 0 || r.bytes < 0 }
+
+// take takes the room for a node and all below it, until there is none left.
+func (r *room) take(node *yaml.Node) {
+	r.nodes--
+	r.bytes -= len(node.Value)
+	if node.Kind == yaml.AliasNode && !r.isFull() {
+		r.take(node.Alias)
+	}
+	for i := 0; i < len(node.Content) && !r.isFull(); i++ {
+		r.take(node.Content[i])
+	}
+}
+
+// CheckSize returns an error if a value of one document has more than Split reads, or is no YAML. It is for those who decode by
+// themselves what somebody else wrote.
+func CheckSize(value string) error {
+	var root yaml.Node
+	if err := yaml.Unmarshal([]byte(value), &root); err != nil {
+		return err
+	}
+	left := all
+	if left.take(&root); left.isFull() {
+		return fmt.Errorf("it has more than %s", all)
+	}
+	return nil
 }
 
 // scalar returns the value of a field that is no object and no list; empty if there is none.

@@ -36,7 +36,10 @@ func TestDocuments(t *testing.T) {
 		"no name":                         {"apiVersion: v\nkind: K\nmetadata: {name: null}\n", nil, []string{"1:1 the K has no metadata.name"}},
 		"no YAML in the second":           {tuned + "---\n" + strings.Replace(tuned, "kind: Tuned", "kind Tuned", 1), []string{"1:1 a"}, []string{"2:11 it is no YAML: could not find expected ':'"}},
 		"a tab":                           {"a: b\n\tc: d\n", nil, []string{"1:2 it is no YAML: found a tab character that violates indentation"}},
-		"a reference to itself":           {"apiVersion: &a [*a]\nkind: K\n", nil, []string{"1:"}},
+		"a reference to itself":           {"apiVersion: &a [*a]\nkind: K\n", nil, []string{"1:1 with what is before it, it has more than 20000 keys and values"}},
+		"many aliases of a long text":     {tuned + "---\n" + tuned + "x: &a " + strings.Repeat("x", 4<<10) + "\ny: [" + strings.Repeat("*a, ", 300) + "]\n---\n" + tuned, []string{"1:1 a"}, []string{"2:10 with what is before it, it has more than"}},
+		"many values in several":          {strings.Repeat(tuned+"x: ["+strings.Repeat("a, ", 9_000)+"]\n---\n", 5), []string{"1:1 a", "2:11 a"}, []string{"3:21 with what is before it, it has more than"}},
+		"a few aliases":                   {tuned + "x: &a " + strings.Repeat("x", 4<<10) + "\ny: [*a, *a]\n", []string{"1:1 a"}, nil},
 		// To look for each would take minutes for what a ConfigMap takes.
 		"several are broken, and the line of the first is exact": {"a: b\n\tc: d\n---\na: b\n\tc: d\n", nil, []string{"1:2 it is no YAML", "2:4 it is no YAML"}},
 		"several, one of which is broken":                        {tuned + "---\n}\n---\n" + tuned, []string{"1:1 a", "3:12 a"}, []string{"2:"}},

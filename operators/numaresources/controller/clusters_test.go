@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -519,6 +520,8 @@ func namesDrift(t *testing.T, c *cluster) string {
 	condition(t, c.Installed, nodetopologyv1.ConditionKubeletConfigDrift, metav1.ConditionTrue, "node b has topologyManagerPolicy single-numa-node, want restricted; node c")
 	say("kind: KubeletConfig\n")
 	condition(t, c.Installed, nodetopologyv1.ConditionDegraded, metav1.ConditionTrue, "ConfigMap openshift-config-managed/tuned-pool, key config: spec.kubeletConfig is empty")
+	say(kubeletConfig("restricted") + "x: &a " + strings.Repeat("x", 4<<10) + "\ny: [" + strings.Repeat("*a, ", 300) + "]\n")
+	condition(t, c.Installed, nodetopologyv1.ConditionDegraded, metav1.ConditionTrue, "ConfigMap openshift-config-managed/tuned-pool, key config: it has more than")
 	say(kubeletConfig("single-numa-node"))
 	condition(t, c.Installed, nodetopologyv1.ConditionDegraded, metav1.ConditionFalse)
 	condition(t, c.Installed, nodetopologyv1.ConditionKubeletConfigDrift, metav1.ConditionTrue, "node a has topologyManagerPolicy restricted, want single-numa-node")

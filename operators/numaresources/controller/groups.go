@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	nodetopologyv1 "workload.openshift.io/operators/api/nodetopology/v1"
+	"workload.openshift.io/operators/manifest"
 	"workload.openshift.io/operators/numaresources"
 )
 
@@ -199,7 +200,11 @@ func (r *reconciler) wanted(ctx context.Context) (wanted map[string]numaresource
 			continue
 		}
 		sources[pool] = client.ObjectKeyFromObject(object).String()
-		kubelet, err := numaresources.ParseKubeletConfig(object.Data[numaresources.KubeletConfigKey])
+		text := object.Data[numaresources.KubeletConfigKey]
+		kubelet, err := numaresources.Kubelet{}, manifest.CheckSize(text)
+		if err == nil {
+			kubelet, err = numaresources.ParseKubeletConfig(text)
+		}
 		if err != nil {
 			problems = append(problems, problem{reasonKubeletConfigInvalid, fmt.Sprintf("ConfigMap %s, key %s: %v", sources[pool], numaresources.KubeletConfigKey, err)})
 			continue
