@@ -367,6 +367,18 @@ func TestNodesGetTheirPools(t *testing.T) {
 	}
 	c.do(kubelet.Status().Patch(t.Context(), node.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"other":"x"}}}`))))
 
+	// A paused node keeps its label, and gets its pool once it is not paused any more.
+	pause := func(value string) {
+		c.do(c.hosted.Client.Patch(t.Context(), node.DeepCopy(), client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{"workload.openshift.io/paused":%s}}}`, value))))
+	}
+	pause(`""`)
+	record.Labels[v1beta1.PoolLabel] = "pool-b"
+	c.do(c.home.Client.Update(t.Context(), record))
+	time.Sleep(patience)
+	has("pool-a")
+	pause("null")
+	has("pool-b")
+
 	// Another pool, and none. Without the policies a lie is undone.
 	record.Labels[v1beta1.PoolLabel] = "pool-c"
 	c.do(c.home.Client.Update(t.Context(), record))

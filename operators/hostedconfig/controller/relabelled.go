@@ -5,6 +5,7 @@ package controller
 import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 )
 
@@ -18,5 +19,6 @@ func (relabelled) Generic(event.TypedGenericEvent[*corev1.Node]) bool { return f
 func (relabelled) Update(e event.TypedUpdateEvent[*corev1.Node]) bool {
 	before, had := e.ObjectOld.Labels[v1beta1.PoolLabel]
 	after, has := e.ObjectNew.Labels[v1beta1.PoolLabel]
-	return before != after || had != has || e.ObjectOld.UID != e.ObjectNew.UID || e.ObjectOld.Spec.ProviderID != e.ObjectNew.Spec.ProviderID
+	return before != after || had != has || e.ObjectOld.UID != e.ObjectNew.UID || e.ObjectOld.Spec.ProviderID != e.ObjectNew.Spec.ProviderID ||
+		nodegroup.Paused(e.ObjectOld) && !nodegroup.Paused(e.ObjectNew)
 }
