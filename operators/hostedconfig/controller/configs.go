@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -69,6 +70,7 @@ func enqueue[T client.Object]() handler.TypedEventHandler[T, reconcile.Request] 
 func (c *Configs) Add(clusters companion.Clusters) error {
 	return builder.ControllerManagedBy(clusters.Home).
 		Named("hostedconfig").
+		WithOptions(controller.Options{RateLimiter: companion.Retries()}).
 		WatchesRawSource(source.TypedKind(clusters.Home.GetCache(), configMapMetadata(), enqueue[*metav1.PartialObjectMetadata](), companion.Labelled[*metav1.PartialObjectMetadata](v1beta1.KubeletConfigLabel))).
 		WatchesRawSource(source.TypedKind(clusters.Hosted.GetCache(), configMapMetadata(), enqueue[*metav1.PartialObjectMetadata]())).
 		Complete(c)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"workload.openshift.io/operators/api/nodegroup"
@@ -47,6 +48,7 @@ type Nodes struct {
 func (n *Nodes) Add(clusters companion.Clusters) error {
 	return builder.ControllerManagedBy(clusters.Home).
 		Named("hostedconfig-nodes").
+		WithOptions(controller.Options{RateLimiter: companion.Retries()}).
 		WatchesRawSource(source.TypedKind(clusters.Home.GetCache(), configMapMetadata(), enqueue[*metav1.PartialObjectMetadata](), companion.Labelled[*metav1.PartialObjectMetadata](v1beta1.NodesLabel))).
 		WatchesRawSource(source.TypedKind(clusters.Hosted.GetCache(), &corev1.Node{}, enqueue[*corev1.Node](), relabelled{})).
 		Complete(n)

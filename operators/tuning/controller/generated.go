@@ -72,7 +72,7 @@ func addGeneratedReconciler(clusters companion.Clusters, settings Settings, pool
 		WatchesRawSource(source.Kind(cache, &corev1.Pod{}, later[*corev1.Pod]())).
 		WatchesRawSource(source.Func(r.follow)).
 		WatchesRawSource(once()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: companion.Retries()}).
 		Complete(r)
 }
 

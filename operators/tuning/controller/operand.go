@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -55,6 +56,7 @@ func addOperandReconciler(clusters companion.Clusters, settings Settings) error 
 			// What it has become is in its status.
 			predicate.Or(predicate.TypedGenerationChangedPredicate[*appsv1.DaemonSet]{}, predicate.TypedLabelChangedPredicate[*appsv1.DaemonSet]{}))).
 		WatchesRawSource(once()).
+		WithOptions(controller.Options{RateLimiter: companion.Retries()}).
 		Complete(r)
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/component-base/version"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -175,6 +176,7 @@ func addOverviewReconciler(clusters companion.Clusters, settings Settings) error
 		WatchesRawSource(source.Kind(nodes.GetCache(), &tunedv1.Profile{}, handler.TypedEnqueueRequestsFromMapFunc(one[*tunedv1.Profile]))).
 		WatchesRawSource(source.Kind(nodes.GetCache(), &appsv1.DaemonSet{}, handler.TypedEnqueueRequestsFromMapFunc(one[*appsv1.DaemonSet]))).
 		WatchesRawSource(once()).
+		WithOptions(controller.Options{RateLimiter: companion.Retries()}).
 		Complete(r)
 }
 

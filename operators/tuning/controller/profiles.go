@@ -46,7 +46,7 @@ func addProfilesReconciler(clusters companion.Clusters, settings Settings, pools
 		WatchesRawSource(source.Kind(hosted.GetCache(), &corev1.Node{}, handler.TypedEnqueueRequestsFromMapFunc(named[*corev1.Node]))).
 		WatchesRawSource(source.Kind(hosted.GetCache(), &tunedv1.Profile{}, handler.TypedEnqueueRequestsFromMapFunc(named[*tunedv1.Profile]))).
 		WatchesRawSource(source.Func(r.follow)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: companion.Retries()}).
 		Complete(r)
 }
 

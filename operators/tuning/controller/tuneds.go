@@ -21,6 +21,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -75,6 +76,7 @@ func addTunedsReconciler(clusters companion.Clusters, settings Settings, pools *
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(all), builder.WithPredicates(companion.Labelled[client.Object](v1beta1.TunedConfigLabel, v1beta1.PerformanceProfileLabel))).
 		WatchesRawSource(source.Kind(hosted.GetCache(), &tunedv1.Tuned{}, handler.TypedEnqueueRequestsFromMapFunc(one[*tunedv1.Tuned]))).
 		WatchesRawSource(once()).
+		WithOptions(controller.Options{RateLimiter: companion.Retries()}).
 		Complete(r)
 }
 
