@@ -138,7 +138,7 @@ func (r *groupsReconciler) ask(ctx context.Context, group *v1alpha1.CPUManagerPo
 		before := maps.Clone(node.Annotations)
 		status := nodestatus.Status{
 			State: nodestatus.Requested, Policy: cpupolicy.Policy(group.Spec.Policy), Since: r.now(),
-			ID: fmt.Sprintf("%s-%s", group.Spec.Policy, rand.String(12)), Group: group.Name, Generation: group.Generation,
+			ID: fmt.Sprintf("%s-%s", group.Spec.Policy, rand.String(12)), Group: group.Name, GroupUID: group.UID, Generation: group.Generation,
 		}
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, nodestatus.StatusAnnotation, status.String())
 		return cpupolicy.CheckWrite(before, node.Annotations, cpupolicy.Controller)
@@ -329,14 +329,14 @@ func (l *groupLocks) of(name string) (*v1alpha1.CPUManagerPolicy, groupLock) {
 	return group, l.made[name]
 }
 
-// generationFor returns the generation of the group that a node is in, if that has the policy; else 0.
-func (l *groupLocks) generationFor(name string, policy cpupolicy.Policy) int64 {
+// groupFor returns the group that a node is in, if that has the policy; else the zero value.
+func (l *groupLocks) groupFor(name string, policy cpupolicy.Policy) v1alpha1.CPUManagerPolicy {
 	for _, group := range l.groups {
 		if cpupolicy.Policy(group.Spec.Policy) == policy && slices.ContainsFunc(l.members()[group.Name], func(member *corev1.Node) bool { return member.Name == name }) {
-			return group.Generation
+			return group
 		}
 	}
-	return 0
+	return v1alpha1.CPUManagerPolicy{}
 }
 
 func newGroupLock(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) groupLock {

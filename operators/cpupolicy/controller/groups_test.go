@@ -208,7 +208,7 @@ func aGroupStopsWhereItsNodesFail(t *testing.T, c *cluster) {
 
 // A node that was rolled back takes the place of one that is unavailable, for this generation of the spec.
 func TestNodesThatFailedCountUntilTheSpecChanges(t *testing.T) {
-	const rolledBack = `{"status":"failed","policy":"static","id":"a1","group":"g","generation":2,"begun":true}`
+	const rolledBack = `{"status":"failed","policy":"static","id":"a1","group":"g","groupUID":"u","generation":2,"begun":true}`
 	node := func(name, status, policy string, ready bool) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{nodestatus.StatusAnnotation: status}}}
 		(&nodestatus.Observed{Observation: operation.Observation{Policy: operation.Policy(policy)}, At: clock()}).Put(n)
@@ -229,14 +229,17 @@ func TestNodesThatFailedCountUntilTheSpecChanges(t *testing.T) {
 		"refused before anything was changed":     {node("a", strings.Replace(rolledBack, `,"begun":true`, "", 1), "none", true), 1, 1, ""},
 		"rolled back for an earlier spec":         {node("a", strings.Replace(rolledBack, `"generation":2`, `"generation":1`, 1), "none", true), 2, 2, ""},
 		"rolled back after a person has asked":    {node("a", strings.Replace(rolledBack, `"group":"g",`, "", 1), "none", true), 1, 0, "no further node is switched: a failed"},
-		"rolled back for a person, before it":     {node("a", strings.Replace(rolledBack, `"group":"g","generation":2,`, "", 1), "none", true), 2, 2, ""},
+		"rolled back for a person, before it":     {node("a", strings.Replace(rolledBack, `"group":"g","groupUID":"u","generation":2,`, "", 1), "none", true), 2, 2, ""},
 		"rolled back for another group":           {node("a", strings.Replace(rolledBack, `"g"`, `"h"`, 1), "none", true), 2, 2, ""},
 		"rolled back, and has the policy by now":  {node("a", rolledBack, "static", true), 1, 1, ""},
 		"rolled back, and is tried again":         {node("a", `{"status":"requested","policy":"static"}`, "none", true), 1, 0, ""},
+		"rolled back, by a clock that is behind":  {node("a", strings.Replace(rolledBack, `"group"`, `"since":"2026-11-23T09:00:00Z","group"`, 1), "none", true), 1, 0, "no further node is switched: a failed"},
+		"rolled back for one of the same name":    {node("a", strings.Replace(rolledBack, `"u"`, `"v"`, 1), "none", true), 2, 2, ""},
+		"rolled back, by an older release":        {node("a", strings.Replace(rolledBack, `"groupUID":"u"`, `"since":"2026-11-23T11:00:00Z"`, 1), "none", true), 1, 0, "no further node is switched: a failed"},
 		"rolled back, and its annotation removed": {node("a", `-`, "none", true), 2, 2, ""},
 	} {
 		group := &v1alpha1.CPUManagerPolicy{
-			ObjectMeta: metav1.ObjectMeta{Name: "g", Generation: 2},
+			ObjectMeta: metav1.ObjectMeta{Name: "g", UID: "u", Generation: 2, CreationTimestamp: metav1.NewTime(time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC))},
 			Spec:       v1alpha1.CPUManagerPolicySpec{Policy: v1alpha1.PolicyStatic, MaxUnavailable: ptr.To(intstr.FromInt32(int32(test.most)))},
 		}
 		v := viewOf(group, []*corev1.Node{test.node, node("b", "-", "none", true), node("c", "-", "none", true)})
@@ -293,14 +296,13 @@ func aGroupThatIsCreatedAgainTriesAgain(t *testing.T, c *cluster) {
 	if err := c.Client.Create(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	failed := c.awaitStatus("w0", nodestatus.Failed)
+	c.awaitStatus("w0", nodestatus.Failed)
 	c.mu.Lock()
 	h.run = nil
 	c.mu.Unlock()
 	if err := c.Client.Delete(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Until(failed.Since.Add(time.Second))) // both times are in seconds
 	group := c.group("again", spec)
 	c.awaitCondition(group, v1alpha1.ConditionAvailable)
 }

@@ -518,7 +518,8 @@ func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node, holders
 			return err
 		}
 		if status.State == nodestatus.Requested {
-			status.ID, status.Generation = id, locks.generationFor(live.Name, status.Policy)
+			group := locks.groupFor(live.Name, status.Policy)
+			status.ID, status.GroupUID, status.Generation = id, group.UID, group.Generation
 		} else {
 			status.State, status.Message = nodestatus.Failed, "it has no id, and nobody carries it out"
 		}

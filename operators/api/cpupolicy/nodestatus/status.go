@@ -13,6 +13,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
@@ -68,10 +69,12 @@ type Status struct {
 	Message string `json:"message,omitempty"`
 	// Since is when State was reached, in seconds.
 	Since time.Time `json:"since,omitzero"`
-	// Group is the CPUManagerPolicy for which the controller itself asks; empty if a person has asked. Generation
-	// is that of its spec, or of the group in which the node is and whose policy the person asked for.
-	Group      string `json:"group,omitempty"`
-	Generation int64  `json:"generation,omitempty"`
+	// Group is the CPUManagerPolicy for which the controller itself asks; empty if a person has asked. GroupUID and
+	// Generation are those of that group and its spec, or of the group in which the node is and whose policy the person
+	// asked for. One that is created again has another UID, and the generation of the first.
+	Group      string    `json:"group,omitempty"`
+	GroupUID   types.UID `json:"groupUID,omitempty"`
+	Generation int64     `json:"generation,omitempty"`
 	// Begun means that its Job may have been created, so that the kubelet may have been stopped. It is
 	// written before the Job, and taken back once an agent says that nothing was changed.
 	Begun bool `json:"begun,omitempty"`

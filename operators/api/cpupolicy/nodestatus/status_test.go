@@ -19,8 +19,8 @@ func TestParseStatus(t *testing.T) {
 	}{
 		{"the documented example", `{"status":"complete","policy":"none"}`, Status{State: Complete, Policy: operation.None}, nil},
 		{"keys in another order, and white space", "{\n \"policy\": \"static\", \"status\": \"requested\" }", Status{State: Requested, Policy: operation.Static}, nil},
-		{"all keys", `{"status":"running","policy":"static","id":"a1","job":"switch-a1","allowEvicted":true,"message":"m","since":"2026-11-23T11:00:00+01:00","group":"g","generation":2,"begun":true}`,
-			Status{State: Running, Policy: operation.Static, ID: "a1", Job: "switch-a1", AllowEvicted: true, Message: "m", Since: at, Group: "g", Generation: 2, Begun: true}, nil},
+		{"all keys", `{"status":"running","policy":"static","id":"a1","job":"switch-a1","allowEvicted":true,"message":"m","since":"2026-11-23T11:00:00+01:00","group":"g","groupUID":"u","generation":2,"begun":true}`,
+			Status{State: Running, Policy: operation.Static, ID: "a1", Job: "switch-a1", AllowEvicted: true, Message: "m", Since: at, Group: "g", GroupUID: "u", Generation: 2, Begun: true}, nil},
 		{"unknown further keys", `{"status":"failed","policy":"none","colour":{"a":[1]}}`, Status{State: Failed, Policy: operation.None}, nil},
 		{"the shipped system's success", `{"status":"success","policy":"none"}`, Status{}, []string{`status "success"`}},
 		{"an unknown status", `{"status":"done","policy":"none"}`, Status{}, []string{`status "done"`, `"requested"`}},
@@ -70,8 +70,8 @@ func TestStatusString(t *testing.T) {
 		want   string
 	}{
 		{"the documented keys alone", Status{State: Complete, Policy: operation.None}, `{"status":"complete","policy":"none"}`},
-		{"all keys, the time in seconds", Status{State: Running, Policy: operation.Static, ID: "a1", Job: "switch-a1", AllowEvicted: true, Message: "a < b", Since: time.Date(2026, 11, 23, 11, 0, 0, 5, time.FixedZone("", 3600)), Group: "g", Generation: 2, Begun: true},
-			`{"status":"running","policy":"static","id":"a1","job":"switch-a1","allowEvicted":true,"message":"a < b","since":"2026-11-23T10:00:00Z","group":"g","generation":2,"begun":true}`},
+		{"all keys, the time in seconds", Status{State: Running, Policy: operation.Static, ID: "a1", Job: "switch-a1", AllowEvicted: true, Message: "a < b", Since: time.Date(2026, 11, 23, 11, 0, 0, 5, time.FixedZone("", 3600)), Group: "g", GroupUID: "u", Generation: 2, Begun: true},
+			`{"status":"running","policy":"static","id":"a1","job":"switch-a1","allowEvicted":true,"message":"a < b","since":"2026-11-23T10:00:00Z","group":"g","groupUID":"u","generation":2,"begun":true}`},
 		{"rolled back", Status{State: Running, Policy: operation.Static, ID: "a1"}.RolledBack(operation.None, "kubelet exited: no reservation"),
 			`{"status":"failed","policy":"static","id":"a1","message":"rolled back, the policy in force is none: kubelet exited: no reservation"}`},
 		{"a long message", Status{State: Failed, Policy: operation.Static, Message: strings.Repeat("ä", 4000)},
