@@ -240,7 +240,7 @@ func (r runner) hear(ctx context.Context, name, id string, job *batchv1.Job, pod
 		return r.conclude(ctx, name, result, at)
 	}
 	if at.IsZero() {
-		return rollout.Result{Seen: rollout.UnderWay, Message: said}, nil
+		return rollout.Result{Seen: rollout.UnderWay, Message: cmp.Or(said, nodejob.WhyWaiting(pods))}, nil
 	}
 	// The journal on the node knows more than a Job without a word. Another one reads it.
 	_, status, is, err := r.operationOf(ctx, name, id)

@@ -121,12 +121,14 @@ func TestAJobWithoutAResultHasItsLastReason(t *testing.T) {
 	const damaged = "operation a1 may be under way: journal /var/lib/partition-agent/journal.json: unexpected end of JSON input"
 	for name, test := range map[string]struct {
 		said  string
+		waits *corev1.ContainerStateWaiting
 		ended bool
 		want  rollout.Result
 	}{
-		"a pod has failed, and another one follows":    {damaged, false, rollout.Result{Seen: rollout.UnderWay, Message: damaged}},
-		"all pods have failed":                         {damaged, true, rollout.Result{Seen: rollout.Absent, Message: damaged}},
-		"all pods were lost, and none has said a word": {"", true, rollout.Result{Seen: rollout.Absent, Message: "BackoffLimitExceeded: it has failed 4 times"}},
+		"a pod has failed, and another one follows":    {damaged, nil, false, rollout.Result{Seen: rollout.UnderWay, Message: damaged}},
+		"all pods have failed":                         {damaged, nil, true, rollout.Result{Seen: rollout.Absent, Message: damaged}},
+		"a pod does not start":                         {"", &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "not found"}, false, rollout.Result{Seen: rollout.UnderWay, Message: "ImagePullBackOff: not found"}},
+		"all pods were lost, and none has said a word": {"", nil, true, rollout.Result{Seen: rollout.Absent, Message: "BackoffLimitExceeded: it has failed 4 times"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := nodestatus.Status{State: nodestatus.Running, Policy: cpupolicy.Static, ID: "a1", Since: clock(), Begun: true}
@@ -135,7 +137,11 @@ func TestAJobWithoutAResultHasItsLastReason(t *testing.T) {
 			if test.ended {
 				job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: "BackoffLimitExceeded", Message: "it has failed 4 times"}}
 			}
-			c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(node, job, podOf(job, "p0", 1, test.said)).Build()
+			pod := podOf(job, "p0", 1, test.said)
+			if test.waits != nil {
+				pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: test.waits}
+			}
+			c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(node, job, pod).Build()
 			r := runner{nodes: nodeclient.Client{Reader: c, Writer: c}, jobs: jobsIn(c, c, agentNamespace), now: clock}
 			if got, err := r.Observe(t.Context(), "n1", "a1"); err != nil || got != test.want {
 				t.Errorf("it is %+v, %v, want %+v", got, err, test.want)
