@@ -10,7 +10,7 @@ import (
 )
 
 // Retries says how long a controller waits after each failure in a row: a minute at most. By default controller-runtime waits for up to
-// 17, so that what has changed while a hosted cluster's API was away would wait for as long as that took, once more.
+// 17, so that what has changed while a hosted cluster's API was away would wait for as long again.
 func Retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute)
 }
