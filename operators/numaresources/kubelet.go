@@ -5,6 +5,7 @@ package numaresources
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
@@ -20,6 +21,8 @@ const (
 	AttributePolicyUnknown = "policyUnknown"
 	// AttributeCPUDriver names the DRA driver for which the zones offer no CPU.
 	AttributeCPUDriver = "cpuDriver"
+	// AttributeStarted is when the kubelet started, in RFC 3339.
+	AttributeStarted = "kubeletStarted"
 )
 
 // PolicyUnknown is a code that says why it is not known how a kubelet runs. Empty means that it is known.
@@ -95,6 +98,17 @@ func CPUDriverOf(attributes v1alpha2.AttributeList) string {
 		}
 	}
 	return ""
+}
+
+// StartedOf reads from a node's NodeResourceTopology when its kubelet started; zero if that is not known.
+func StartedOf(attributes v1alpha2.AttributeList) time.Time {
+	for _, attribute := range attributes {
+		if attribute.Name == AttributeStarted {
+			at, _ := time.Parse(time.RFC3339, attribute.Value)
+			return at
+		}
+	}
+	return time.Time{}
 }
 
 // KubeletOf reads how a node's kubelet runs from its NodeResourceTopology. known is false if another exporter wrote that, or

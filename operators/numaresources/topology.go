@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"github.com/k8stopologyawareschedwg/podfingerprint"
@@ -26,6 +27,8 @@ type Observed struct {
 	Pods []*podresourcesv1.PodResources
 	// Kubelet is how the kubelet runs.
 	Kubelet Kubelet
+	// Started is when the kubelet started; zero if that is not known.
+	Started time.Time
 	// CPUDriver is the DRA driver that gives the node's CPUs to pods, such as dra.cpu. Empty means that the kubelet alone does.
 	CPUDriver string
 	// Fingerprint says which pods the fingerprint is of; the zero value is [FingerprintExclusive].
@@ -275,6 +278,9 @@ func info(name string, format resource.Format, capacity, allocatable, available 
 // Attributes says how the kubelet runs and which pods it has. Policy and scope are there only if they are known.
 func (o Observed) Attributes() v1alpha2.AttributeList {
 	list := o.Kubelet.attributes()
+	if !o.Started.IsZero() {
+		list = append(list, v1alpha2.AttributeInfo{Name: AttributeStarted, Value: o.Started.UTC().Format(time.RFC3339)})
+	}
 	if o.CPUDriver != "" {
 		list = append(list, v1alpha2.AttributeInfo{Name: AttributeCPUDriver, Value: o.CPUDriver})
 	}

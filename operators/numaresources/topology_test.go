@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"github.com/k8stopologyawareschedwg/podfingerprint"
@@ -291,6 +292,9 @@ func TestAttributes(t *testing.T) {
 		"a DRA driver that gives CPUs is named": {
 			Observed{Kubelet: kubelet, CPUDriver: "dra.cpu", Fingerprint: FingerprintNone}, policies + " cpuDriver=dra.cpu",
 		},
+		"the start of the kubelet is there in whole seconds": {
+			Observed{Kubelet: kubelet, Started: time.Unix(1e9, 5e8), Fingerprint: FingerprintNone}, policies + " kubeletStarted=2001-09-09T01:46:40Z",
+		},
 		"a policy that is not known is not guessed": {
 			Observed{Kubelet: Kubelet{Unknown: CertificateNotVerified}, Fingerprint: FingerprintNone}, "policyUnknown=CertificateNotVerified",
 		},
@@ -309,6 +313,9 @@ func TestAttributes(t *testing.T) {
 			}
 			if driver := CPUDriverOf(attributes); driver != test.observed.CPUDriver {
 				t.Errorf("the driver is read as %q", driver)
+			}
+			if started := StartedOf(attributes); !started.Equal(test.observed.Started.Truncate(time.Second)) {
+				t.Errorf("the start is read as %s", started)
 			}
 		})
 	}

@@ -162,7 +162,7 @@ func (l *Ledger) SetPod(pod *corev1.Pod, node string) {
 		a.pods[pod.UID] = e
 	}
 	need := a.node.Needed(pod)
-	if !need.Equal(e.need) || e.pod != nil && started(pod) != started(e.pod) {
+	if !need.Equal(e.need) || e.pod != nil && begin(pod) != begin(e.pod) {
 		a.changed()
 	}
 	e.pod, e.need = pod, need
@@ -199,7 +199,7 @@ func (a *account) remove(uid types.UID, deleted bool, now time.Time) {
 		a.changed()
 		if e.shown {
 			a.released = now
-			e.need = alignment.Need{Items: a.node.Hidden(e.need, started(e.pod))}
+			e.need = alignment.Need{Items: a.hidden(e)}
 		}
 		if e.need.Any() && deleted && !ended(e.pod) && a.report != nil {
 			e.gone = a.heartbeat
@@ -280,11 +280,33 @@ func (a *account) show(e *entry) {
 	}
 }
 
-// started reports whether a container of a pod has started that is no init container.
-func started(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
-		return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
-	})
+// hidden is what no report shows of a pod that the kubelet has admitted.
+func (a *account) hidden(e *entry) []alignment.Item {
+	b := begin(e.pod)
+	return a.node.Hidden(e.need, b.started, time.Unix(b.last, 0))
+}
+
+// beginning is whether a container of a pod has started that is no init container, and when the last such container did, or else the
+// pod, in seconds.
+type beginning struct {
+	started bool
+	last    int64
+}
+
+func begin(pod *corev1.Pod) (b beginning) {
+	if at := pod.Status.StartTime; at != nil {
+		b.last = at.Unix()
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		for _, state := range []corev1.ContainerState{c.State, c.LastTerminationState} {
+			if state.Running != nil {
+				b = beginning{true, max(b.last, state.Running.StartedAt.Unix())}
+			} else if state.Terminated != nil {
+				b = beginning{true, max(b.last, state.Terminated.StartedAt.Unix())}
+			}
+		}
+	}
+	return b
 }
 
 // unreported computes what Check of package alignment is told of a node's pods.
@@ -302,7 +324,7 @@ func (a *account) unreported() alignment.Others {
 			others.Unreported = append(others.Unreported, e.need)
 			continue
 		}
-		others.Hidden = append(others.Hidden, a.node.Hidden(e.need, started(e.pod))...)
+		others.Hidden = append(others.Hidden, a.hidden(e)...)
 		others.Spanning = others.Spanning || a.node.SpansMemory(e.need)
 	}
 	for _, e := range a.ghosts {

@@ -354,6 +354,42 @@ func TestLedger(t *testing.T) {
 	}
 }
 
+// A kubelet that restarts gives memory to init containers that have ended, and takes it back when another container starts.
+func TestMemoryThatInitContainersGetAgainCounts(t *testing.T) {
+	w := newWorld(false)
+	report := func(started time.Time) {
+		w.now = w.now.Add(time.Minute)
+		r := w.report(4, 0, "a")
+		r.Attributes = append(r.Attributes, v1alpha2.AttributeInfo{Name: numaresources.AttributeStarted, Value: started.Format(time.RFC3339)})
+		r.Zones[0].Resources = append(r.Zones[0].Resources, v1alpha2.ResourceInfo{Name: "memory", Capacity: resource.MustParse("8Gi"), Allocatable: resource.MustParse("8Gi"), Available: resource.MustParse("5Gi")})
+		w.ledger.SetReport(r)
+	}
+	runs := func() {
+		w.pods["a"].Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: w.now}}}}}
+		w.ledger.SetPod(w.pods["a"].DeepCopy(), "node")
+	}
+	for name, memory := range map[string]string{"a": "3Gi", "b": "5Gi"} {
+		w.pod(name, 1)
+		w.pods[name].Spec.Containers[0].Resources.Requests["memory"] = resource.MustParse(memory)
+	}
+	w.pods["a"].Spec.InitContainers = []corev1.Container{{Name: "init", Resources: w.pods["a"].Spec.Containers[0].Resources}}
+	w.started("a")
+	runs()
+	check := func(when, want string) {
+		t.Helper()
+		if got := w.check(w.pod("b", 1), "a"); got != want {
+			t.Errorf("%s: got %q, want %q", when, got, want)
+		}
+	}
+	report(noon.Add(-time.Hour))
+	check("while the kubelet runs that started the pod", "")
+	report(w.now)
+	check("once the kubelet has restarted", "Kept")
+	w.now = w.now.Add(time.Minute)
+	runs()
+	check("once a container has restarted", "")
+}
+
 func TestUnknownNodesCanBeAllowed(t *testing.T) {
 	w := newWorld(true)
 	if got := w.check(w.pod("a", 1)); got != "" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -64,7 +65,7 @@ func TestWhatInitContainersKeepIsForetold(t *testing.T) {
 				runs = runs.Union(set)
 			}
 			foretold := int64(0)
-			for _, item := range node.Hidden(node.Needed(pod), true) {
+			for _, item := range node.Hidden(node.Needed(pod), true, time.Time{}) {
 				foretold += item.Amounts[corev1.ResourceCPU]
 			}
 			is := kept.Difference(runs)

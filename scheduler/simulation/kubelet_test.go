@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	cadvisorapi "github.com/google/cadvisor/lib/model"
 	corev1 "k8s.io/api/core/v1"
@@ -55,6 +56,7 @@ type kubelet struct {
 	memory  memorystate.State
 	numa    []topology.NUMANode
 	pods    map[string]*corev1.Pod
+	started time.Time
 }
 
 const gi = 1 << 30
@@ -174,6 +176,21 @@ func (k *kubelet) end(pod *corev1.Pod) {
 	delete(k.pods, string(pod.UID))
 }
 
+// restart returns the kubelet that comes next: it knows by checkpoints what containers have, and admits all pods again
+// (pkg/kubelet/kubelet.go, HandlePodAdditions). Those that it refuses end.
+func (k *kubelet) restart(t *testing.T, now time.Time, pods []*corev1.Pod) (next *kubelet, refused []*corev1.Pod) {
+	t.Helper()
+	next = newKubelet(t, k.machine)
+	next.cpus, next.memory, next.pods, next.started = k.cpus, k.memory, k.pods, now
+	for _, pod := range pods {
+		if next.admit(t.Context(), pod) != "" {
+			delete(next.pods, string(pod.UID))
+			refused = append(refused, pod)
+		}
+	}
+	return next, refused
+}
+
 func (k *kubelet) free(pod *corev1.Pod) {
 	logger := klog.Background()
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -188,7 +205,7 @@ func (k *kubelet) free(pod *corev1.Pod) {
 // observe is what the exporter reads of the kubelet: podresources, sysfs and configz.
 func (k *kubelet) observe() numaresources.Observed {
 	memory := "None"
-	o := numaresources.Observed{Nodes: k.numa, Allocatable: &podresourcesv1.AllocatableResourcesResponse{CpuIds: numbers(k.cpu.GetAllocatableCPUs(k.cpus))}}
+	o := numaresources.Observed{Started: k.started, Nodes: k.numa, Allocatable: &podresourcesv1.AllocatableResourcesResponse{CpuIds: numbers(k.cpu.GetAllocatableCPUs(k.cpus))}}
 	if k.static {
 		memory = "Static"
 		for _, block := range k.mem.GetAllocatableMemory(k.memory) {

@@ -88,6 +88,28 @@ func TestNoBoundPodIsRefused(t *testing.T) {
 	t.Logf("%-55s %6d admitted, %d refused; nodes that were not taken: %v", "all", total.admitted, total.refused, reasons)
 }
 
+// A kubelet that restarts gives memory to init containers that have ended (kubernetes/kubernetes issue 123971).
+func TestNoBoundPodIsRefusedAfterAKubeletHasRestarted(t *testing.T) {
+	static := slices.DeleteFunc(slices.Clone(machines), func(m machine) bool { return !m.static })
+	restarts, ended := 0, 0
+	for s := *seed; s < *seed+5; s++ {
+		run := newCluster(t, s, static)
+		for run.decided < perRun {
+			run.step()
+			if n := run.nodes[run.random.IntN(len(run.nodes))]; len(n.bound) == 0 && run.random.IntN(50) == 0 {
+				restarts++
+				ended += run.restart(n)
+			}
+		}
+		for name, c := range run.counts {
+			if c.refused > 0 {
+				t.Errorf("seed %d: %d pods of %s were refused, such as: %s", s, c.refused, name, run.example[name])
+			}
+		}
+	}
+	t.Logf("kubelets have restarted %d times, and refused %d running pods then", restarts, ended)
+}
+
 // Without the account, the same kubelets refuse pods: else the simulation would show nothing.
 func TestTrustingReportsAloneIsRefused(t *testing.T) {
 	run := newCluster(t, *seed, machines)
@@ -143,7 +165,9 @@ type node struct {
 	version  int
 	written  *v1alpha2.NodeResourceTopology
 	dirty    bool
-	last     time.Time
+	// away is until the scheduler knows that the kubelet has restarted.
+	away bool
+	last time.Time
 }
 
 func newCluster(t *testing.T, seed uint64, kinds []machine) *cluster {
@@ -290,10 +314,23 @@ func (c *cluster) initialize(n *node) {
 				n.kubelet.mem.RemoveContainer(klog.Background(), n.memory, string(pod.UID), pod.Spec.InitContainers[i].Name)
 			}
 		}
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: c.now.Truncate(time.Second)}}}}}
 		n.dirty = true
 		c.changed(n, pod)
 	}
+}
+
+// restart restarts the kubelet, and returns how many running pods it refuses. While the exporter has not said so, no pod comes.
+func (c *cluster) restart(n *node) int {
+	next, refused := n.kubelet.restart(c.t, c.now, n.running)
+	n.kubelet, n.away = next, true
+	for _, pod := range refused {
+		n.running = slices.DeleteFunc(n.running, func(p *corev1.Pod) bool { return p == pod })
+		c.gone(n, pod)
+	}
+	c.look(n)
+	c.later("report "+n.name, time.Millisecond, func() { n.away = false })
+	return len(refused)
 }
 
 // end has a pod end.
@@ -372,6 +409,9 @@ func (c *cluster) schedule(pod *corev1.Pod) bool {
 	ask := c.ledger.Ask(pod)
 	for _, i := range c.random.Perm(len(c.nodes)) {
 		n := c.nodes[i]
+		if n.away {
+			continue
+		}
 		if sum(n.cpu)+cpu > int64(n.zones*n.machine.cpus-n.reserved)*1000 || sum(n.mem)+mem > int64(n.zones)*(n.machine.memory-1)*gi {
 			continue // the scheduler's own filter NodeResourcesFit
 		}

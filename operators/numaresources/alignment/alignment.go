@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	corev1 "k8s.io/api/core/v1"
@@ -45,6 +46,8 @@ type Node struct {
 	Zones []Zone
 	// given are the resources that the kubelet gives by zones.
 	given map[corev1.ResourceName]bool
+	// started is when the kubelet started; zero if that is not known.
+	started time.Time
 }
 
 // The policies of the topology manager under which a kubelet refuses pods.
@@ -65,7 +68,7 @@ func Read(topology *v1alpha2.NodeResourceTopology) (Node, error) {
 	if !known {
 		return Node{}, fmt.Errorf("it is not known how the kubelet runs: %s", cmp.Or(untrusted.Abbreviate(string(kubelet.Unknown), 100), "the report has no policy"))
 	}
-	node := Node{Policy: kubelet.TopologyManagerPolicy, PodScope: kubelet.TopologyManagerScope == "pod", given: map[corev1.ResourceName]bool{}}
+	node := Node{Policy: kubelet.TopologyManagerPolicy, PodScope: kubelet.TopologyManagerScope == "pod", given: map[corev1.ResourceName]bool{}, started: numaresources.StartedOf(topology.Attributes)}
 	for _, zone := range topology.Zones {
 		if zone.Type != numaresources.ZoneType {
 			continue
@@ -142,6 +145,8 @@ type Need struct {
 	// Starts are init containers that end before others start. Those get what they had, so the zone of the first decides on that
 	// of the others. Nobody knows which that will be.
 	Starts []Item
+	// Again is what each init container that ends may get again when the kubelet restarts: memory.
+	Again []Item
 }
 
 // Any reports whether there is anything to align.
@@ -152,15 +157,20 @@ func (n Need) Equal(other Need) bool {
 	same := func(a, b Item) bool {
 		return a.Container == b.Container && a.Held == b.Held && maps.Equal(a.Amounts, b.Amounts) && maps.Equal(a.Hidden, b.Hidden)
 	}
-	return slices.EqualFunc(n.Items, other.Items, same) && slices.EqualFunc(n.Starts, other.Starts, same)
+	return slices.EqualFunc(n.Items, other.Items, same) && slices.EqualFunc(n.Starts, other.Starts, same) && slices.EqualFunc(n.Again, other.Again, same)
 }
 
 // mostHidden is how many items there are of what one pod has hidden in several zones.
 const mostHidden = 1024
 
 // Hidden is what no report shows of a pod that the kubelet has admitted. started is whether a container has started that is no init
-// container.
-func (n Node) Hidden(need Need, started bool) (list []Item) {
+// container, and last when the last such container did, or else the pod. A kubelet that starts later admits the pod again: its
+// memory manager knows nothing of init containers that have ended, and takes back what they then get when another container starts
+// (kubernetes/kubernetes issue 123971).
+func (n Node) Hidden(need Need, started bool, last time.Time) (list []Item) {
+	if !n.started.IsZero() && !last.After(n.started) {
+		list = slices.Clone(need.Again)
+	}
 	for _, item := range need.Items {
 		hidden := Amounts{}
 		for name, amount := range item.Hidden {
@@ -182,6 +192,13 @@ func (n Node) Hidden(need Need, started bool) (list []Item) {
 // Needed returns what a pod needs of the zones of this node.
 func (n Node) Needed(pod *corev1.Pod) Need {
 	guaranteed := pod.Status.QOSClass == corev1.PodQOSGuaranteed
+	var again []Item
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; !isSidecar(c) {
+			again = append(again, Item{Amounts: n.aligned(guaranteed, c.Resources.Requests)})
+		}
+	}
+	again = memoryOf(again)
 	if n.PodScope {
 		item := n.peak(pod, guaranteed)
 		if resourcehelper.IsPodLevelResourcesSet(pod) {
@@ -191,11 +208,11 @@ func (n Node) Needed(pod *corev1.Pod) Need {
 			maps.DeleteFunc(item.Hidden, func(name corev1.ResourceName, _ int64) bool { return !isDevice(name) })
 		}
 		if len(item.Amounts) > 0 {
-			return Need{Items: []Item{item}}
+			return Need{Items: []Item{item}, Again: again}
 		}
 		return Need{}
 	}
-	var need Need
+	need := Need{Again: again}
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		item := Item{Container: c.Name, Amounts: n.aligned(guaranteed, c.Resources.Requests)}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	corev1 "k8s.io/api/core/v1"
@@ -160,7 +161,7 @@ func TestCheck(t *testing.T) {
 				others.Unreported = append(others.Unreported, node.Needed(p))
 			}
 			for _, p := range test.shown {
-				others.Hidden = append(others.Hidden, node.Hidden(node.Needed(p), true)...)
+				others.Hidden = append(others.Hidden, node.Hidden(node.Needed(p), true, time.Time{})...)
 			}
 			got := ""
 			if lack := node.Check(node.Needed(test.pod), others); lack != nil {
@@ -215,11 +216,30 @@ func TestMemoryOfInitContainersIsHeldUntilTheRestStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	need := node.Needed(pod("init:cpu=3 memory=3Gi", "cpu=3 memory=1Gi"))
-	if got := node.Hidden(need, false); len(got) != 1 || got[0].Amounts[corev1.ResourceMemory] != 2<<30 || got[0].Amounts[corev1.ResourceCPU] != 0 {
+	if got := node.Hidden(need, false, time.Time{}); len(got) != 1 || got[0].Amounts[corev1.ResourceMemory] != 2<<30 || got[0].Amounts[corev1.ResourceCPU] != 0 {
 		t.Errorf("before, %v is hidden", got)
 	}
-	if got := node.Hidden(need, true); len(got) != 0 {
+	if got := node.Hidden(need, true, time.Time{}); len(got) != 0 {
 		t.Errorf("after, %v is hidden", got)
+	}
+}
+
+// When the kubelet restarts, init containers that have ended get memory again, until another container starts.
+func TestMemoryOfInitContainersIsHeldWhenTheKubeletRestarts(t *testing.T) {
+	start := time.Unix(1e9, 0)
+	of := report("single-numa-node", "container", "cpu=8 memory=8Gi")
+	of.Attributes = append(of.Attributes, v1alpha2.AttributeInfo{Name: numaresources.AttributeStarted, Value: start.Format(time.RFC3339)})
+	node, err := alignment.Read(of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	need := node.Needed(pod("init:cpu=1 memory=2Gi", "sidecar:cpu=1 memory=1Gi", "init:cpu=1 memory=3Gi", "cpu=1 memory=4Gi"))
+	got := node.Hidden(need, true, start)
+	if len(got) != 2 || got[0].Amounts[corev1.ResourceMemory] != 2<<30 || got[1].Amounts[corev1.ResourceMemory] != 3<<30 {
+		t.Errorf("of a pod that started before, %v is hidden", got)
+	}
+	if got := node.Hidden(need, true, start.Add(time.Second)); len(got) != 0 {
+		t.Errorf("of a pod with a container that started later, %v is hidden", got)
 	}
 }
 

@@ -220,7 +220,7 @@ func (e *Exporter) observe(ctx context.Context) (*v1alpha2.NodeResourceTopology,
 	}) {
 		return nil, fmt.Errorf("podresources %s: the kubelet does not know its pods yet: pod %s is missing", e.Socket, own)
 	}
-	observed := numaresources.Observed{Nodes: e.nodes, Allocatable: allocatable, Pods: pods, Kubelet: e.running, CPUDriver: e.driver, Fingerprint: e.config.Fingerprint}
+	observed := numaresources.Observed{Nodes: e.nodes, Allocatable: allocatable, Pods: pods, Kubelet: e.running, Started: e.run.ModTime(), CPUDriver: e.driver, Fingerprint: e.config.Fingerprint}
 	zones, err := observed.Zones()
 	if err != nil {
 		e.readAt = time.Time{} // sysfs may have changed
