@@ -158,7 +158,8 @@ func (c *composed) compiles(ctx context.Context, t *tree.Tree) (err error) {
 }
 
 // prepare checks out what the export stands on. The objects of the tree come along: git
-// needs the files that patches were made from to merge.
+// needs the files that patches were made from to merge. A checkout that borrows objects of another repository, by git clone
+// --shared or --reference, gives them to the export.
 func (c *composed) prepare(ctx context.Context, t *tree.Tree) error {
 	steps := [][]string{
 		{"init", "-q", "-b", branch, "."},
@@ -166,7 +167,7 @@ func (c *composed) prepare(ctx context.Context, t *tree.Tree) error {
 	}
 	if c.checkout {
 		steps = [][]string{
-			{"clone", "-q", "--no-checkout", "--no-hardlinks", c.repo, "."},
+			{"clone", "-q", "--no-checkout", "--no-hardlinks", "--dissociate", c.repo, "."},
 			{"remote", "remove", "origin"},
 			{"fetch", "-q", "--no-tags", t.Dir, "HEAD"},
 		}

@@ -751,6 +751,16 @@ func TestAnExportOntoACheckoutStaysOne(t *testing.T) {
 	treetest.ExpectError(t, Export(t.Context(), tree.Of(c.Project, "v1.36.3"), Options{To: to}), to, "v1.36.3 is not a newer release of v1.37")
 }
 
+func TestAnExportIsWholeWithoutTheCheckout(t *testing.T) {
+	c, fork := withFork(t)
+	borrower := repo{c, git.Repo{Dir: t.TempDir()}}
+	borrower.run("clone", "-q", "--shared", fork.Dir, ".")
+	to := filepath.Join(t.TempDir(), "fork")
+	c.Must(Export(t.Context(), c.Tree, Options{To: to, Onto: borrower.Dir}))
+	c.Must(os.RemoveAll(fork.Dir))
+	repo{c, git.Repo{Dir: to}}.run("rev-list", "--objects", "--quiet", "HEAD")
+}
+
 func TestParseRevertsNamesTheLine(t *testing.T) {
 	for list, want := range map[string]string{
 		"remove a":                   `reverts:1: "remove a" is before the first revert`,
