@@ -78,9 +78,11 @@ type staticPolicy struct {
 	all, free, whole cpuset.CPUSet
 	// held are the containers that have CPUs already; without a name, whole pods.
 	held map[holder]cpuset.CPUSet
-	// guessed means that only the CPUs are known, and not where they are, and bounded that not even they are: the
-	// node says that it has more than a host can have.
-	guessed, bounded bool
+	// guessed means that only the CPUs are known, and not where they are.
+	guessed bool
+	// bounded says why nothing is given to any container: the node says that it has more than a host can have, or than
+	// can be looked at. Empty means that it does not.
+	bounded string
 	// manyNUMANodes means that there are more than are looked at.
 	manyNUMANodes bool
 	// reused means that containers got CPUs of their pods' init containers, if it was the same ones
@@ -117,13 +119,19 @@ func newLevel(cpus []CPU, of func(CPU) int) level {
 // sets of them, and there are twice as many for each further one.
 const maxNUMANodes = 8
 
-func newStaticPolicy(node *v1.Node, kubelet Kubelet) *staticPolicy {
+// maxLooks is how many CPUs are looked at for all containers of a node: to give one its CPUs, all of the host are. A kubelet
+// writes its Node, and mirror pods, so it may say that it has thousands of both, which would take minutes.
+const maxLooks = 1 << 18
+
+func newStaticPolicy(node *v1.Node, kubelet Kubelet, pods []candidate) *staticPolicy {
 	p := &staticPolicy{Kubelet: kubelet, cpus: map[int]CPU{}, held: map[holder]cpuset.CPUSet{}}
 	if p.guessed = len(kubelet.CPUs) == 0; p.guessed {
 		ids := kubelet.Online.List()
 		if len(ids) == 0 {
 			cpus := Capacity(node)
-			p.bounded = cpus.Cmp(*node.Status.Capacity.Cpu()) != 0
+			if cpus.Cmp(*node.Status.Capacity.Cpu()) != 0 {
+				p.bounded = fmt.Sprintf("its node says that it has more than %d CPUs, which no host has", MaxCPUs)
+			}
 			for id := range int(cpus.Value()) {
 				ids = append(ids, id)
 			}
@@ -168,6 +176,13 @@ func newStaticPolicy(node *v1.Node, kubelet Kubelet) *staticPolicy {
 	for _, a := range kubelet.Held {
 		p.held[holder{a.Pod, a.Container}] = a.CPUs
 		p.free, p.whole = p.free.Difference(a.CPUs), p.whole.Difference(a.CPUs)
+	}
+	lacking := 0
+	for _, c := range pods {
+		lacking += len(p.lacking(c.pod))
+	}
+	if p.bounded == "" && lacking*len(p.CPUs) > maxLooks {
+		p.bounded = fmt.Sprintf("its node has %d CPUs, and %d containers that get some, which is too much to look at", len(p.CPUs), lacking)
 	}
 	return p
 }
@@ -295,22 +310,22 @@ func (p *staticPolicy) holds(pod *v1.Pod, container string) (cpus cpuset.CPUSet,
 	return cpus, found
 }
 
-// lacks reports whether a container of the pod needs CPUs that it does not have already.
-func (p *staticPolicy) lacks(pod *v1.Pod) bool {
+// lacking returns the containers of the pod that need CPUs which they do not have already.
+func (p *staticPolicy) lacking(pod *v1.Pod) []*v1.Container {
 	if _, whole := p.holds(pod, ""); whole {
-		return false
+		return nil
 	}
 	list, _ := containers(pod)
-	return slices.ContainsFunc(list, func(c *v1.Container) bool {
+	return slices.DeleteFunc(list, func(c *v1.Container) bool {
 		_, held := p.holds(pod, c.Name)
-		return !held && wholeCPUs(pod, c) > 0
+		return held || wholeCPUs(pod, c) == 0
 	})
 }
 
 // admit gives CPUs to the containers of a pod that have none yet. It returns nil if the pod may stay.
 // Upstream keeps what the checkpoint has, whatever the settings are now.
 func (p *staticPolicy) admit(pod *v1.Pod) *Rejection {
-	if p.bounded || !p.lacks(pod) {
+	if p.bounded != "" || len(p.lacking(pod)) == 0 {
 		return nil
 	}
 	total := WholeCPUs(pod)
@@ -373,11 +388,11 @@ func (p *staticPolicy) admit(pod *v1.Pod) *Rejection {
 // unforeseeable says why a pod that is admitted here may be rejected all the same; it returns "" if
 // there is no such reason.
 func (p *staticPolicy) unforeseeable(pod *v1.Pod) string {
-	if !p.lacks(pod) {
+	if len(p.lacking(pod)) == 0 {
 		return ""
 	}
-	if p.bounded {
-		return fmt.Sprintf("its node says that it has more than %d CPUs, which no host has", MaxCPUs)
+	if p.bounded != "" {
+		return p.bounded
 	}
 	if p.guessed && p.option("full-pcpus-only") {
 		return "which CPUs share a core is known on the node only, and full-pcpus-only is set"

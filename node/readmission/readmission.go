@@ -121,9 +121,10 @@ const (
 // Partitioned pods ask for no cpu, and get no exclusive CPUs. Ports, operating systems and pressure are
 // left out.
 func Foresee(node *v1.Node, kubelet Kubelet, pods []v1.Pod) []Rejection {
+	all := candidates(pods)
 	var static *staticPolicy
 	if kubelet.Policy == partition.StaticPolicy {
-		static = newStaticPolicy(node, kubelet)
+		static = newStaticPolicy(node, kubelet, all)
 	}
 	var rejections []Rejection
 	var admitted []candidate
@@ -149,7 +150,7 @@ func Foresee(node *v1.Node, kubelet Kubelet, pods []v1.Pod) []Rejection {
 			used[name] = left
 		}
 	}
-	for _, c := range candidates(pods) {
+	for _, c := range all {
 		if static != nil {
 			if r := static.admit(c.pod); r != nil {
 				rejections = append(rejections, *r)

@@ -193,6 +193,8 @@ func TestReadmission(t *testing.T) {
 		{name: "the host's CPUs may have any numbers", kubelet: func() Kubelet { k := static("1"); k.Online = cpuset.New(1, 5, 6, 9); return k }(), pods: []v1.Pod{testPod("a", "3"), testPod("b", "1")},
 			want: []string{"b UnexpectedAdmissionError with only 0"}},
 		{name: "a Node that says it has more CPUs than there can be costs nothing", cpus: "1E", kubelet: static("1"), pods: []v1.Pod{testPod("a", "8191")}, want: []string{"a ?TopologyAffinityError more than 8192 CPUs"}},
+		{name: "and neither does one with thousands of CPUs, and as many containers", cpus: "8192", kubelet: static("1"), pods: []v1.Pod{testPod("a", slices.Repeat([]string{"1"}, 33)...), testPod("b", "1500m")},
+			want: []string{"a ?TopologyAffinityError its node has 8192 CPUs, and 33 containers that get some"}},
 		{name: "a NUMA node of a number that no host has", cpus: "4", kubelet: on(static("1"), []CPU{{ID: 0}, {ID: 1, NUMANode: 64}, {ID: 2, NUMANode: -1}, {ID: 3}}, "topology=restricted"), pods: []v1.Pod{testPod("a", "2")}, want: []string{"a ?TopologyAffinityError more than 8 NUMA nodes"}},
 
 		{name: "a part of a core under full-pcpus-only", cpus: "8", kubelet: on(static("1"), host(1, 4, 2), "full-pcpus-only=true"), pods: []v1.Pod{testPod("a", "3"), testPod("b", "2")},
