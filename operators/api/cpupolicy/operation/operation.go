@@ -262,7 +262,7 @@ func (k *Kubelet) validate(path *field.Path) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(path.Child("reserved"), k.Reserved.String(), "must not be negative"))
 	}
 	errs = append(errs, validateCPUs(path.Child("reservedCPUs"), k.ReservedCPUs)...)
-	known := cpuset.New()
+	var known [maxCPUs]bool
 	for i, place := range k.Places {
 		path := path.Child("places").Index(i)
 		if place.NUMANode < 0 || place.NUMANode >= nodesOfMask {
@@ -274,10 +274,12 @@ func (k *Kubelet) validate(path *field.Path) (errs field.ErrorList) {
 				return append(errs, wrong...)
 			}
 			cpus, _ := cpuset.Parse(list) // which is one
-			if twice := cpus.Intersection(known); !twice.IsEmpty() {
-				return append(errs, field.Invalid(path, untrusted.Abbreviate(list, maxQuoted), fmt.Sprintf("CPU %d is in another core, too", twice.List()[0])))
+			for _, cpu := range cpus.List() {
+				if known[cpu] {
+					return append(errs, field.Invalid(path, untrusted.Abbreviate(list, maxQuoted), fmt.Sprintf("CPU %d is in another core, too", cpu)))
+				}
+				known[cpu] = true
 			}
-			known = known.Union(cpus)
 		}
 	}
 	return errs

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -330,5 +331,24 @@ func TestACPUListCannotKeepItsReaderBusy(t *testing.T) {
 	}
 	if _, err := ParseObservation([]byte(`{"kubelet":{"reservedCPUs":"0-3,28-31,8191"}}`)); err != nil {
 		t.Error(err)
+	}
+}
+
+// Each look at the nodes reads what was observed of all of them several times.
+func TestManyCoresAreReadWithLittleMemory(t *testing.T) {
+	cores := []string{"0-7600"}
+	for cpu := 7601; cpu <= 8150; cpu++ {
+		cores = append(cores, fmt.Sprint(cpu))
+	}
+	data, err := json.Marshal(Observation{Kubelet: &Kubelet{Places: []Place{{Cores: cores}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = ParseObservation(data)
+	runtime.ReadMemStats(&after)
+	if taken := after.TotalAlloc - before.TotalAlloc; err != nil || taken > 8<<20 {
+		t.Errorf("%d bytes take %d bytes of memory: %v", len(data), taken, err)
 	}
 }
