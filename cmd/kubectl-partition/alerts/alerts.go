@@ -193,10 +193,29 @@ func sanitise(resource string) string {
 }
 
 var (
-	matcher   = `\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(=|!=|=~|!~)\s*"([^"\\\n]|\\.)*"\s*`
+	matcher   = `\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=|!=|=~|!~)\s*("(?:[^"\\\n]|\\.)*")\s*`
+	oneOf     = regexp.MustCompile(matcher)
 	matchers  = regexp.MustCompile("^(" + matcher + "(," + matcher + ")*)?$")
 	labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 )
+
+// refused says why Prometheus would refuse a file of rules with these matchers; empty if it would not.
+func refused(list string) string {
+	for _, m := range oneOf.FindAllStringSubmatch(list, -1) {
+		name, operator, quoted := m[1], m[2], m[3]
+		value, err := strconv.Unquote(quoted)
+		if err != nil {
+			return fmt.Sprintf(`has the value %s with an escape that Prometheus does not know; a backslash is written \\`, quoted)
+		}
+		if _, err := regexp.Compile(value); err != nil && strings.HasSuffix(operator, "~") {
+			return fmt.Sprintf("has the value %s: %v", quoted, err)
+		}
+		if name == model.MetricNameLabel {
+			return "has the label " + name + ", which each metric sets itself"
+		}
+	}
+	return ""
+}
 
 // ownLabels are those by which rules tell series apart, join them, or name what they are about.
 var ownLabels = []string{model.AlertNameLabel, "severity", "workload_type", "namespace", "pod", "container", "reason", "code", "instance", "node", "owner", "companion", "manager", "class", "state", "result"}
@@ -220,6 +239,8 @@ func (o Options) validate() error {
 		targets := s.option == "apiserver" || s.option == "kubelet" // these are counted
 		if !matchers.MatchString(s.value) || targets && s.value == "" {
 			invalid(s.option, s.value, `is not a list of label matchers, such as job="kubelet"`)
+		} else if what := refused(s.value); what != "" {
+			invalid(s.option, s.value, what)
 		}
 	}
 	if !labelName.MatchString(o.NodeLabel) {

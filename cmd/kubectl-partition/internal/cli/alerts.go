@@ -11,7 +11,10 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/alerts"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
@@ -19,7 +22,6 @@ import (
 )
 
 type alertsOptions struct {
-	flagsAlone
 	alerts.Options
 	streams                         genericiooptions.IOStreams
 	prometheusRule, dashboard       bool
@@ -103,6 +105,14 @@ func (o *alertsOptions) Complete(*cobra.Command, []string) (err error) {
 	}
 	o.Thresholds, err = parsed("threshold", o.thresholds, func(text string) (float64, error) { return strconv.ParseFloat(text, 64) })
 	return err
+}
+
+func (o *alertsOptions) Validate() error {
+	errs := metav1validation.ValidateLabels(o.objectLabels, field.NewPath("object-label"))
+	if problems := validation.IsDNS1123Label(o.namespace); o.namespace != "" && len(problems) > 0 {
+		errs = append(errs, field.Invalid(field.NewPath("namespace"), o.namespace, strings.Join(problems, "; ")))
+	}
+	return errs.ToAggregate()
 }
 
 func (o *alertsOptions) Run(context.Context) error {
