@@ -5,6 +5,7 @@
 package output
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -61,7 +62,11 @@ func (f Format) Print(w io.Writer, result any, table func(w io.Writer, wide bool
 		_, err = w.Write(data)
 		return err
 	}
-	return table(w, f == Wide)
+	buffered := bufio.NewWriter(w) // which keeps the first error
+	if err := table(buffered, f == Wide); err != nil {
+		return err
+	}
+	return buffered.Flush()
 }
 
 type value struct {
