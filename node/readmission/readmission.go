@@ -187,10 +187,11 @@ func Foresee(node *v1.Node, kubelet Kubelet, pods []v1.Pod) []Rejection {
 	return rejections
 }
 
-// candidate is a pod that the kubelet will see, with its requests.
+// candidate is a pod that the kubelet will see. Its requests count when others are admitted. To be admitted itself it asks for
+// these, without the devices that a DRA driver gives it.
 type candidate struct {
-	pod      *v1.Pod
-	requests v1.ResourceList
+	pod            *v1.Pod
+	requests, asks v1.ResourceList
 }
 
 // candidates returns the pods that have not ended in the order in which they are admitted. A static pod
@@ -205,9 +206,16 @@ func candidates(pods []v1.Pod) []candidate {
 		// The kubelet goes by what it has allocated, which the status shows. It does not count what the
 		// status of a partitioned pod says (pkg/kubelet/managed, WithoutReportedCPU).
 		_, partitioned := partition.PartitionedType(pod)
-		requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: !partitioned, InPlacePodLevelResourcesVerticalScalingEnabled: true})
-		requests[v1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
-		list = append(list, candidate{pod, requests})
+		requests := func(pod *v1.Pod) v1.ResourceList {
+			list := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: !partitioned, InPlacePodLevelResourcesVerticalScalingEnabled: true})
+			list[v1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
+			return list
+		}
+		c := candidate{pod: pod, requests: requests(pod)}
+		if c.asks = c.requests; pod.Status.ExtendedResourceClaimStatus != nil {
+			c.asks = requests(withoutClaimed(pod))
+		}
+		list = append(list, c)
 	}
 	slices.SortStableFunc(list, func(a, b candidate) int {
 		if a, b := IsStatic(a.pod), IsStatic(b.pod); a != b {
@@ -219,6 +227,31 @@ func candidates(pods []v1.Pod) []candidate {
 		return a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time)
 	})
 	return list
+}
+
+// withoutClaimed returns a pod without the extended resources that a DRA driver gives it by the claim in its status, and that
+// its Node need not have (pkg/kubelet/lifecycle/predicate.go, removeMissingExtendedResources). Up to v1.35 no pod has such a
+// claim without the feature gate DRAExtendedResource.
+func withoutClaimed(pod *v1.Pod) *v1.Pod {
+	pod = pod.DeepCopy()
+	for _, m := range pod.Status.ExtendedResourceClaimStatus.RequestMappings {
+		name := v1.ResourceName(m.ResourceName)
+		for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+			for _, c := range containers {
+				if c.Name == m.ContainerName {
+					delete(c.Resources.Requests, name)
+				}
+			}
+		}
+		for _, statuses := range [][]v1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+			for _, s := range statuses {
+				if s.Name == m.ContainerName && s.Resources != nil {
+					delete(s.Resources.Requests, name)
+				}
+			}
+		}
+	}
+	return pod
 }
 
 // IsStatic reports whether a pod of the API is the mirror of a static one.
@@ -249,12 +282,13 @@ func amount(q resource.Quantity, name v1.ResourceName) int64 {
 // shortOf returns how much of which resources is missing on top of what admitted pods use.
 func (c candidate) shortOf(allocatable v1.ResourceList, used map[v1.ResourceName]resource.Quantity) map[v1.ResourceName]int64 {
 	short := map[v1.ResourceName]int64{}
-	for name := range c.requests {
+	for name, q := range c.asks {
 		if _, has := allocatable[name]; !has && isExtended(name) {
 			continue // a resource of the cluster, or of a driver: the kubelet leaves it alone
 		}
-		missing := c.amount(name) + amount(used[name], name) - amount(allocatable[name], name)
-		if c.amount(name) > 0 && missing > 0 {
+		asks := amount(q, name)
+		missing := asks + amount(used[name], name) - amount(allocatable[name], name)
+		if asks > 0 && missing > 0 {
 			short[name] = missing
 		}
 	}
@@ -271,7 +305,7 @@ func (c candidate) outOf(short map[v1.ResourceName]int64, allocatable v1.Resourc
 	order := []v1.ResourceName{v1.ResourcePods, v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
 	order = append(order, slices.Sorted(maps.Keys(short))...)
 	name := order[slices.IndexFunc(order, func(name v1.ResourceName) bool { return short[name] > 0 })]
-	asked, taken, all := c.requests[name], used[name], allocatable[name]
+	asked, taken, all := c.asks[name], used[name], allocatable[name]
 	return Rejection{Pod: c.pod, Reason: "OutOf" + string(name),
 		Text: fmt.Sprintf("asks for %s of %s, and older pods have %s of %s", asked.String(), name, taken.String(), all.String())}
 }

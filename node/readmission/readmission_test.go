@@ -68,6 +68,16 @@ func asks(name v1.ResourceName, amount string) func(*v1.Pod) {
 	return func(pod *v1.Pod) { pod.Spec.Containers[0].Resources.Requests[name] = resource.MustParse(amount) }
 }
 
+// byDRA has the pod ask for a device of a DRA driver as if that were an extended resource, which its status shows, too.
+func byDRA(name v1.ResourceName) func(*v1.Pod) {
+	return func(pod *v1.Pod) {
+		asks(name, "1")(pod)
+		c := pod.Spec.Containers[0]
+		pod.Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{RequestMappings: []v1.ContainerExtendedResourceRequest{{ContainerName: c.Name, ResourceName: string(name)}}}
+		pod.Status.ContainerStatuses = []v1.ContainerStatus{{Name: c.Name, Resources: c.Resources.DeepCopy()}}
+	}
+}
+
 // reports gives a pod the status that a kubelet gives it to which that much is allocated.
 func reports(cpu string) func(*v1.Pod) {
 	return func(pod *v1.Pod) {

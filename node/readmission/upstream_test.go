@@ -126,6 +126,10 @@ func TestForeseeRejectsWhatNoLongerGoesWithTheNode(t *testing.T) {
 		{name: "taints end no static pod", taints: []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoExecute}}, pod: small(staticPod)},
 		{name: "taints end a critical pod", taints: []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoExecute}}, pod: small(critical), want: "TaintToleration does not tolerate the taint k:NoExecute"},
 
+		{name: "a device of a DRA driver by its class", pod: small(byDRA("deviceclass.resource.kubernetes.io/gpu"))},
+		{name: "a device of a DRA driver by a name of which the device plugin has none left", pod: small(byDRA("example.com/gone"))},
+		{name: "such a name without the driver", pod: small(asks("example.com/gone", "1")), want: "OutOfexample.com/gone asks for 1 of example.com/gone"},
+
 		{name: "the label is named before the taint", taints: []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoExecute}}, pod: small(selects("c", "d")), want: "NodeAffinity requires of its node c=d"},
 		{name: "a resource is named before the label", pod: with(testPod("p", "9"), burstable, selects("c", "d")), want: "OutOfcpu asks for 9 of cpu"},
 		{name: "but not for a critical pod, for which others could end", pod: with(testPod("p", "9"), burstable, selects("c", "d"), critical), want: "NodeAffinity requires of its node c=d"},
@@ -133,6 +137,7 @@ func TestForeseeRejectsWhatNoLongerGoesWithTheNode(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			node := testNode("", Kubelet{})
 			node.Labels, node.Spec.Taints = map[string]string{"a": "b", "number": "5"}, test.taints
+			node.Status.Allocatable["example.com/gone"] = resource.MustParse("0")
 			var got []string
 			text := ""
 			for _, r := range Foresee(node, Kubelet{}, []v1.Pod{test.pod}) {
@@ -176,6 +181,9 @@ func TestForeseeRejectsWhatUpstreamRejects(t *testing.T) {
 			asks(v1.ResourceMemory, fmt.Sprintf("%d", (1+random.Intn(4))<<30+i))(&pod)
 			if random.Intn(4) == 0 {
 				asks(v1.ResourceName(some("example.com/nic", "example.com/none", "management.workload.openshift.io/cores", "ephemeral-storage")), some("1", "2", "3000"))(&pod)
+			}
+			if random.Intn(8) == 0 {
+				byDRA(v1.ResourceName(some("deviceclass.resource.kubernetes.io/nic", "example.com/nic")))(&pod)
 			}
 			if random.Intn(8) == 0 {
 				pod.Spec.NodeSelector = map[string]string{some("a", "b", "c"): some("1", "2")}
