@@ -117,7 +117,7 @@ func (t *Tree) conflict(ctx context.Context, s State, done []Applied, parent str
 	if err := t.switchTo(ctx, s, parent); err != nil {
 		return err
 	}
-	s.Head, s.Conflict = parent, p.Path
+	s.Head, s.Conflict, s.ConflictDigest = parent, p.Path, disk.Digest(p.Data)
 	if err := t.Save(s); err != nil {
 		return err
 	}
@@ -235,6 +235,11 @@ func (t *Tree) Resume(ctx context.Context) error {
 	if at < 0 {
 		return fmt.Errorf("patches/series no longer lists %s; drop the attempt with --abort", s.Conflict)
 	}
+	p := patches[at]
+	// An export would write the resolution over what a pull brought.
+	if s.ConflictDigest != "" && s.ConflictDigest != disk.Digest(p.Data) {
+		return fmt.Errorf("%s has changed since it did not apply; restore it to continue with your resolution, or drop the attempt with --abort", s.Conflict)
+	}
 	treeID, err := g.Run(ctx, "write-tree")
 	if err != nil {
 		return err
@@ -242,7 +247,6 @@ func (t *Tree) Resume(ctx context.Context) error {
 	if before, err := g.Run(ctx, "rev-parse", s.Head+"^{tree}"); err != nil || before == treeID {
 		return errors.Join(err, fmt.Errorf("nothing is staged for %s; apply its change, git add, and call again, or drop the attempt with --abort", s.Conflict))
 	}
-	p := patches[at]
 	head, err := CommitPatch(ctx, g, p, treeID, s.Head, s.Released)
 	if err != nil {
 		return err

@@ -74,6 +74,24 @@ func TestContinueWithoutAResolutionIsRefused(t *testing.T) {
 	treetest.ExpectError(t, c.Tree.Resume(t.Context()), "nothing is staged")
 }
 
+func TestAResolutionIsNotOfAnotherPatch(t *testing.T) {
+	c := treetest.WithTwoHooks(t)
+	const file = "patches/kubelet-call-a.patch"
+	fits := c.Read(file)
+	c.Write(file, strings.ReplaceAll(fits, " ad\n", " not there\n"))
+	treetest.ExpectError(t, c.Tree.Update(t.Context()), "does not apply")
+	_ = os.Remove(c.Project.Path(treetest.Root, "pkg", "a.go.rej"))
+	c.Edit("a.go", "ac", "ac\nmanaged.Resolved()")
+	c.Git("add", "pkg/a.go")
+	c.Write(file, strings.ReplaceAll(fits, "managed.A()", "managed.Pulled()"))
+	treetest.ExpectError(t, c.Tree.Resume(t.Context()), file+" has changed since", "--abort")
+	c.Must(c.Tree.Abort(t.Context()))
+	c.Must(c.Tree.Update(t.Context()))
+	if got := c.Read(treetest.Root + "pkg/a.go"); !strings.Contains(got, "managed.Pulled()") {
+		t.Errorf("the tree has\n%s", got)
+	}
+}
+
 func TestAHunkMustFitOnceAndIntoItsDeclaration(t *testing.T) {
 	c := treetest.New(t)
 	c.Must(c.Tree.Update(t.Context()))

@@ -53,8 +53,9 @@ type State struct {
 	Head string
 	// Switching is set while the work tree goes from Head to it.
 	Switching string `json:",omitempty"`
-	// Conflict names the patch that was left for the user to resolve.
-	Conflict string `json:",omitempty"`
+	// Conflict names the patch that was left for the user to resolve, and ConflictDigest its content.
+	Conflict       string `json:",omitempty"`
+	ConflictDigest string `json:",omitempty"`
 }
 
 // Applied is a patch whose commit stands in the tree.
