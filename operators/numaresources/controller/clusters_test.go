@@ -134,6 +134,7 @@ var rows = map[string]func(*testing.T, *cluster) (skip string){
 	"a node whose kubelet is not known, or whose report is old, is named":  namesUnknownNodes,
 	"a node whose exporter runs and does not report is a fault":            namesSilentNodes,
 	"a node whose CPUs a DRA driver gives is named":                        namesDriven,
+	"a node that changes its report without end costs little":              bearsRestlessNodes,
 	"while it is paused nothing changes":                                   pauses,
 	"nothing is left once the NUMAResourcesOperator is gone":               leavesNothing,
 	"a node that another exporter reports is not deleted, but named":       leavesReportsOfOthers,
@@ -490,6 +491,25 @@ func namesDriven(t *testing.T, c *cluster) string {
 	condition(t, c.Installed, nodetopologyv1.ConditionCPUDriver, metav1.ConditionTrue, "node b: the DRA driver dra.cpu gives its CPUs", "its zones offer none")
 	report(t, c.Installed, "b", time.Now(), running("single-numa-node", "pod")...)
 	condition(t, c.Installed, nodetopologyv1.ConditionCPUDriver, metav1.ConditionFalse)
+	return ""
+}
+
+// No more is written for a node that changes its report without end than for others, and what it says last is not lost.
+func bearsRestlessNodes(t *testing.T, c *cluster) string {
+	threeNodes(t, c)
+	began, before := time.Now(), written(t, c.Installed)
+	driver := ""
+	for n := range 40 {
+		driver = fmt.Sprintf("dra.cpu-%d", n)
+		report(t, c.Installed, "b", time.Now(), append(running("single-numa-node", "pod"), v1alpha2.AttributeInfo{Name: "cpuDriver", Value: driver})...)
+		time.Sleep(100 * time.Millisecond)
+	}
+	condition(t, c.Installed, nodetopologyv1.ConditionCPUDriver, metav1.ConditionTrue, "the DRA driver "+driver+" gives")
+	const status = "update numaresourcesoperators/status"
+	writes, after := written(t, c.Installed)[status]-before[status], time.Since(began)
+	if most := 2 + 2*int(after/period); writes > most {
+		t.Errorf("the status was written %d times in %s, want %d times at most", writes, after, most)
+	}
 	return ""
 }
 

@@ -131,9 +131,8 @@ func (c *Companion) AddToManager(ctx context.Context, clusters companion.Cluster
 		now:      time.Now,
 	}
 	// There is one object of each kind.
-	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: nodetopologyv1.NUMAResourcesOperatorName}}}
-	})
+	request := reconcile.Request{NamespacedName: client.ObjectKey{Name: nodetopologyv1.NUMAResourcesOperatorName}}
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} })
 	written := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
 	ofScheduler := *r
 	ofScheduler.operand = &operand.Operand{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Companion: Name, Name: "scheduler", Namespace: c.settings.SchedulerNamespace, Kinds: schedulerKinds}
@@ -151,7 +150,8 @@ func (c *Companion) AddToManager(ctx context.Context, clusters companion.Cluster
 		Named(Name).
 		For(&nodetopologyv1.NUMAResourcesOperator{}, written).
 		Watches(&corev1.Node{}, one, builder.WithPredicates(news(labelsDiffer))).
-		Watches(&v1alpha2.NodeResourceTopology{}, one, builder.WithPredicates(news(reportsDiffer(r.now)))).
+		// A node may change its report without end.
+		Watches(&v1alpha2.NodeResourceTopology{}, companion.Later[client.Object](request, c.settings.soon()), builder.WithPredicates(news(reportsDiffer(r.now)))).
 		Watches(&corev1.ConfigMap{}, one).
 		Watches(&appsv1.DaemonSet{}, one).
 		Complete(r)

@@ -30,6 +30,7 @@ func TestMain(m *testing.M) { companiontest.Main(m, &Companion{}) }
 const (
 	exporters = "partition-numaresources-exporter"
 	patience  = time.Minute
+	period    = 2 * time.Second
 )
 
 // start starts the companion with the rights of its manifests alone.
@@ -48,7 +49,7 @@ func startWith(t *testing.T, i *companiontest.Installed, other map[string]any) *
 		if err := json.Unmarshal(config.Settings.Raw, &settings); err != nil {
 			t.Fatal(err)
 		}
-		settings["period"] = "2s"
+		settings["period"] = period.String()
 		maps.Copy(settings, other)
 		raw, err := json.Marshal(settings)
 		if err != nil {

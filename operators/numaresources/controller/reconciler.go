@@ -99,7 +99,7 @@ func (r *reconciler) again(left bool, err error) (reconcile.Result, error) {
 	case err != nil:
 		return reconcile.Result{}, err
 	case left:
-		return reconcile.Result{RequeueAfter: min(r.settings.Period.Duration, 5*time.Second)}, nil
+		return reconcile.Result{RequeueAfter: r.settings.soon()}, nil
 	}
 	return reconcile.Result{RequeueAfter: r.settings.Period.Duration}, nil
 }

@@ -72,4 +72,7 @@ func (s *Settings) Validate(at *field.Path, config *configv1alpha1.ControllerCon
 	return errs
 }
 
+// soon is how long to wait for what may change again in a moment.
+func (s *Settings) soon() time.Duration { return min(s.Period.Duration, 5*time.Second) }
+
 func (s *Settings) port() string { return fmt.Sprint(s.KubeletPort) }

@@ -22,8 +22,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
@@ -66,10 +64,10 @@ func addGeneratedReconciler(clusters companion.Clusters, settings Settings, pool
 	}
 	cache := clusters.Hosted.GetCache()
 	return ctrl.NewControllerManagedBy(clusters.Home).Named("generated").
-		Watches(&corev1.ConfigMap{}, later[client.Object]()).
-		WatchesRawSource(source.Kind(cache, &corev1.Node{}, later[*corev1.Node]())).
-		WatchesRawSource(source.Kind(cache, &tunedv1.Profile{}, later[*tunedv1.Profile]())).
-		WatchesRawSource(source.Kind(cache, &corev1.Pod{}, later[*corev1.Pod]())).
+		Watches(&corev1.ConfigMap{}, companion.Later[client.Object](everything, gather)).
+		WatchesRawSource(source.Kind(cache, &corev1.Node{}, companion.Later[*corev1.Node](everything, gather))).
+		WatchesRawSource(source.Kind(cache, &tunedv1.Profile{}, companion.Later[*tunedv1.Profile](everything, gather))).
+		WatchesRawSource(source.Kind(cache, &corev1.Pod{}, companion.Later[*corev1.Pod](everything, gather))).
 		WatchesRawSource(source.Func(r.follow)).
 		WatchesRawSource(once()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: companion.Retries()}).
@@ -89,24 +87,6 @@ func (r *generatedReconciler) follow(ctx context.Context, queue workqueue.TypedR
 		}
 	}()
 	return nil
-}
-
-// later asks for one look for all that happens within a moment.
-func later[T client.Object]() handler.TypedEventHandler[T, reconcile.Request] {
-	ask := func(queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		queue.AddAfter(everything, gather)
-	}
-	return handler.TypedFuncs[T, reconcile.Request]{
-		CreateFunc: func(_ context.Context, _ event.TypedCreateEvent[T], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			ask(q)
-		},
-		UpdateFunc: func(_ context.Context, _ event.TypedUpdateEvent[T], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			ask(q)
-		},
-		DeleteFunc: func(_ context.Context, _ event.TypedDeleteEvent[T], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			ask(q)
-		},
-	}
 }
 
 // Reconcile looks at all pools.

@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -65,22 +64,13 @@ func addReconciler(mgr manager.Manager, rules *rules, settings Settings) error {
 	if api := machineAPIs[settings.Machines]; api != nil {
 		r.machines = &machines{machineAPI: api, reader: mgr.GetAPIReader(), writer: mgr.GetClient(), namespace: settings.MachineNamespace}
 	}
+	// A look is about all classes, and a wave is of many pods.
+	soon := companion.Later[client.Object](all, time.Second)
 	return builder.ControllerManagedBy(mgr).Named(Name).
 		Watches(&corev1.Node{}, soon, builder.WithPredicates(nodeChanges)).
 		Watches(&corev1.Pod{}, soon, builder.WithPredicates(waits)).
 		WithOptions(controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)}).
 		Complete(r)
-}
-
-// soon makes one request of all events of a second: a look is about all classes, and a wave is of many
-// pods.
-var soon = handler.Funcs{
-	CreateFunc: func(_ context.Context, _ event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		queue.AddAfter(all, time.Second)
-	},
-	UpdateFunc: func(_ context.Context, _ event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		queue.AddAfter(all, time.Second)
-	},
 }
 
 var all = reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}}
