@@ -335,6 +335,11 @@ func TestValuesThatMeanNothingAreRefused(t *testing.T) {
 		"a Secret that is a text":               {"imagePullSecrets: [pull]", "/imagePullSecrets/0"},
 		"a toleration that is a text":           {"tolerations: [infra]", "/tolerations/0"},
 		"an unknown way to pull images":         {"imagePullPolicy: always", "/imagePullPolicy"},
+		"no resources":                          {"resources: null", "missing property 'resources'"},
+		"no requests":                           {"resources: {requests: null}", "'/resources': missing property 'requests'"},
+		"no request of memory":                  {"resources: {requests: {memory: null}}", "'/resources/requests': missing property 'memory'"},
+		"a request of no memory":                {"resources: {requests: {memory: 0Mi}}", "/resources/requests/memory"},
+		"a request of zero bytes":               {"resources: {requests: {memory: 0}}", "/resources/requests/memory"},
 		"a ServiceAccount without a namespace":  {"images: {registry: a}\ncpupolicy: {enabled: true}\nmonitoring: {serviceAccount: {name: prometheus}}", "monitoring.serviceAccount.namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {

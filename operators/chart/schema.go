@@ -153,6 +153,12 @@ func schemaOf(parts []*part, common, configs map[string]any) (map[string]any, er
 		}
 	}
 	properties["nodeSelector"], properties["imagePullPolicy"] = texts, map[string]any{"enum": []string{"Always", "IfNotPresent", "Never"}}
+	// Go collects garbage without end where GOMEMLIMIT is a request of zero.
+	properties["resources"] = map[string]any{"type": "object", "required": []string{"requests"}, "properties": map[string]any{
+		"requests": map[string]any{"type": "object", "required": []string{"memory"}, "properties": map[string]any{
+			"memory": map[string]any{"type": []string{"string", "integer"}, "pattern": "[1-9]", "minimum": 1},
+		}},
+	}}
 	values := valuesOf(parts, common)
 	for _, p := range parts {
 		of := map[string]any{}
@@ -178,6 +184,7 @@ func schemaOf(parts []*part, common, configs map[string]any) (map[string]any, er
 	}
 	properties["hosted"] = object(hosted)
 	schema := object(properties)
+	schema["required"] = []string{"resources"}
 	schema["$schema"] = "http://json-schema.org/draft-07/schema#"
 	return schema, nil
 }
