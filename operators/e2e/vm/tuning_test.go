@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -186,6 +187,7 @@ func upgrade(t *testing.T, l *lab) {
 // A machine of two CPUs computes other arguments than one of four, and neither boots.
 func twoMachines(t *testing.T, l *lab) {
 	l.have(t, nothing)
+	l.forgetPools(t)
 	other := l.second(t)
 	first, second := l.boots(t), other.boots(t)
 	l.configure(t, withArguments)
@@ -241,6 +243,22 @@ func twoMachines(t *testing.T, l *lab) {
 	}
 	if got := other.read(t, "/sys/module/workqueue/parameters/power_efficient"); got != "Y" {
 		t.Errorf("the second machine's work queues save power: %s", got)
+	}
+}
+
+// forgetPools does what docs/user/switch-off.md says about a cluster of which no node will have a pool again. Pods that ask for
+// one run on a node that joins without it.
+func (l *lab) forgetPools(t *testing.T) {
+	t.Helper()
+	l.WaitFor(t, l.Limit, "no node reports cores", func() error {
+		capacity, err := l.Try(t, "", "get", "nodes", "--output=jsonpath={.items[*].status.capacity}")
+		if err == nil && regexp.MustCompile(`workload\.openshift\.io/cores":"[1-9]`).MatchString(capacity) {
+			err = fmt.Errorf("a node has %s", capacity)
+		}
+		return err
+	})
+	if output, err := l.Try(t, "", "annotate", "namespace", "kube-system", "workload.openshift.io/enabled-"); err != nil {
+		t.Fatal(output, err)
 	}
 }
 
