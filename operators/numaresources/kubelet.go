@@ -92,23 +92,23 @@ func (k Kubelet) attributes() v1alpha2.AttributeList {
 
 // CPUDriverOf reads from a node's NodeResourceTopology which DRA driver gives its CPUs; empty if none does.
 func CPUDriverOf(attributes v1alpha2.AttributeList) string {
-	for _, attribute := range attributes {
-		if attribute.Name == AttributeCPUDriver {
-			return attribute.Value
-		}
-	}
-	return ""
+	return valueOf(attributes, AttributeCPUDriver)
 }
 
 // StartedOf reads from a node's NodeResourceTopology when its kubelet started; zero if that is not known.
 func StartedOf(attributes v1alpha2.AttributeList) time.Time {
+	at, _ := time.Parse(time.RFC3339, valueOf(attributes, AttributeStarted))
+	return at
+}
+
+// valueOf returns the value of the first attribute of that name; empty if there is none.
+func valueOf(attributes v1alpha2.AttributeList, name string) string {
 	for _, attribute := range attributes {
-		if attribute.Name == AttributeStarted {
-			at, _ := time.Parse(time.RFC3339, attribute.Value)
-			return at
+		if attribute.Name == name {
+			return attribute.Value
 		}
 	}
-	return time.Time{}
+	return ""
 }
 
 // KubeletOf reads how a node's kubelet runs from its NodeResourceTopology. known is false if another exporter wrote that, or
