@@ -27,7 +27,7 @@ v1.33.* | v1.34.* | v1.35.*) # The newest controller-runtime needs a newer clien
   changes+=("$(awk '$1 == "sigs.k8s.io/controller-runtime" {print "-replace=" $1 "=" $1 "@" $2}' "$plugin/go.mod")")
   ;;
 esac
-# The version that is required says in bills of materials which one it is.
+# Bills of materials name the version that is required.
 go mod edit -require="sigs.k8s.io/scheduler-plugins@$version" -replace="sigs.k8s.io/scheduler-plugins=../_output/$release/scheduler-plugins" "${changes[@]}" "$file"
 sort --unique scheduler/go.sum "$pins/go.sum" "$kubernetes/go.sum" "$plugin/go.sum" >"${file%mod}sum"
 # Go adds the modules that only this release has.

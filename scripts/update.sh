@@ -70,7 +70,7 @@ commit() {
 step "carry outdated" outdated
 new=$(awk -v old="$old" '$1 == old {print $2}' "$work/outdated")
 [[ -n $new ]] || fail "carry outdated names no release of $minor: see _output/bin/carry outdated"
-# One that has the fix may be among them.
+# The fix may be in one of these.
 sed -n "/^${minor/./\\.}\..* is listed but cannot be downloaded: /s/^/make update: /p" "$work/outdated" >&2
 if [[ $new == "$old" ]]; then
   echo "make update: $old is the newest release of $minor that can be downloaded, and there is nothing to do; make images RELEASE=$old makes images" >&2

@@ -314,7 +314,7 @@ func (n *node) withoutCgroup() (findings []Finding) {
 
 // moved returns the processes of containers that are in another cgroup. Those are the first
 // process of each container, which the runtime knows, and all that are in its mount namespace:
-// every container has its own. A thread may also be there alone. tasks are their numbers.
+// every container has its own. A thread may also be there alone. tasks are their IDs.
 func (n *node) moved() (findings []Finding, tasks []int) {
 	hosts := n.host.hostNamespace()
 	byNamespace := map[string]*group{}

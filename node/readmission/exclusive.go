@@ -119,8 +119,8 @@ func newLevel(cpus []CPU, of func(CPU) int) level {
 // sets of them, and there are twice as many for each further one.
 const maxNUMANodes = 8
 
-// maxLooks is how many CPUs are looked at for all containers of a node: to give one its CPUs, all of the host are. A kubelet
-// writes its Node, and mirror pods, so it may say that it has thousands of both, which would take minutes.
+// maxLooks bounds the work for a node, in containers times CPUs: all CPUs are sorted for each container. A kubelet writes its
+// Node and mirror pods, so it may claim thousands of both, which would take minutes.
 const maxLooks = 1 << 18
 
 func newStaticPolicy(node *v1.Node, kubelet Kubelet, pods []candidate) *staticPolicy {
@@ -310,7 +310,7 @@ func (p *staticPolicy) holds(pod *v1.Pod, container string) (cpus cpuset.CPUSet,
 	return cpus, found
 }
 
-// lacking returns the containers of the pod that need CPUs which they do not have already.
+// lacking returns the containers of the pod that need CPUs and have none yet.
 func (p *staticPolicy) lacking(pod *v1.Pod) []*v1.Container {
 	if _, whole := p.holds(pod, ""); whole {
 		return nil

@@ -187,8 +187,8 @@ func Foresee(node *v1.Node, kubelet Kubelet, pods []v1.Pod) []Rejection {
 	return rejections
 }
 
-// candidate is a pod that the kubelet will see. Its requests count when others are admitted. To be admitted itself it asks for
-// these, without the devices that a DRA driver gives it.
+// candidate is a pod that the kubelet will see. requests are what it takes from others, and asks what must be free for it: the
+// same without the devices that a DRA driver gives it.
 type candidate struct {
 	pod            *v1.Pod
 	requests, asks v1.ResourceList

@@ -153,7 +153,7 @@ func schemaOf(parts []*part, common, configs map[string]any) (map[string]any, er
 		}
 	}
 	properties["nodeSelector"], properties["imagePullPolicy"] = texts, map[string]any{"enum": []string{"Always", "IfNotPresent", "Never"}}
-	// Go collects garbage without end where GOMEMLIMIT is a request of zero.
+	// With a request of zero as GOMEMLIMIT, Go would collect garbage all the time.
 	properties["resources"] = map[string]any{"type": "object", "required": []string{"requests"}, "properties": map[string]any{
 		"requests": map[string]any{"type": "object", "required": []string{"memory"}, "properties": map[string]any{
 			"memory": map[string]any{"type": []string{"string", "integer"}, "pattern": "[1-9]", "minimum": 1},

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 )
 
-// recording is a provider whose recorders are one fake.
+// recording is a provider whose recorders are all one fake.
 type recording struct {
 	recorder.Provider
 	fake *events.FakeRecorder

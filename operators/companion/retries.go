@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Retries says how long a controller waits after each failure in a row: a minute at most. By default controller-runtime waits for up to
-// 17, so that what has changed while a hosted cluster's API was away would wait for as long again.
+// Retries returns how long a controller waits after each failure in a row: a minute at most. controller-runtime's own waits grow to 17
+// minutes, so a change during an outage of a hosted cluster's API would wait for as long again.
 func Retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute)
 }

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// An outage of an hour has a look fail some dozen times.
+// In an outage of an hour, a look fails dozens of times.
 func TestALongOutageDelaysNothingForLong(t *testing.T) {
 	retries := Retries()
 	for range 50 {

@@ -78,7 +78,7 @@ func (m Manifest) String() string {
 var documentMark = regexp.MustCompile(`^(---|\.\.\.)(?:[ \t]|$)`)
 
 // Split returns the manifests of a value. Documents without any content are left out, and counted all the same; a mark at
-// the beginning begins the first. From a document on that makes the value too large, nothing is read.
+// the beginning begins the first. Reading stops at the document that makes the value too large.
 func Split(configMap, key, value string) (manifests []Manifest, problems []Problem) {
 	at := Problem{ConfigMap: configMap, Key: key, Document: 1, Line: 1}
 	var lines []string
@@ -114,7 +114,7 @@ func Split(configMap, key, value string) (manifests []Manifest, problems []Probl
 }
 
 // read reads what every manifest has. It reports whether there is any content. A problem of the first document that is no YAML has its
-// exact line, for which the document is read many times over; exact is whether that is still to be done. left is the room for it.
+// exact line, for which the document is read many times over; exact is whether that is still to be done. left is what remains of the value's room.
 func (m *Manifest) read(exact *bool, left *room) (has bool, problems []Problem) {
 	// The text begins with the first line that is not blank.
 	for {
@@ -150,11 +150,11 @@ func (m *Manifest) read(exact *bool, left *room) (has bool, problems []Problem) 
 	return true, nil
 }
 
-// room is what one value may have, with each alias counted as what it stands for: nodes of YAML, and bytes of their texts. Who decodes a
-// document needs many times as much memory, and some thousand aliases of one long text would fill any.
+// room is what one value may have: nodes of YAML, and bytes of their texts. Each alias counts as what it stands for. Decoding takes many
+// times as much memory, and a few thousand aliases of one long text would fill any.
 type room struct{ nodes, bytes int }
 
-// all is the room for a value. What a ConfigMap takes has no more bytes, unless by aliases.
+// all is the room for a value. A ConfigMap holds no more bytes than that, so only aliases can exceed them.
 var all = room{20_000, 1 << 20}
 
 func (r room) String() string {
@@ -163,7 +163,7 @@ func (r room) String() string {
 
 func (r room) isFull() bool { return r.nodes < 0 || r.bytes < 0 }
 
-// take takes the room for a node and all below it, until there is none left.
+// take takes the room for a node and all below it, until none is left.
 func (r *room) take(node *yaml.Node) {
 	r.nodes--
 	r.bytes -= len(node.Value)
@@ -175,8 +175,8 @@ func (r *room) take(node *yaml.Node) {
 	}
 }
 
-// CheckSize returns an error if a value of one document has more than Split reads, or is no YAML. It is for those who decode by
-// themselves what somebody else wrote.
+// CheckSize returns an error if a value of one document is larger than what Split reads, or is no YAML. Call it before you decode a value
+// that someone else wrote.
 func CheckSize(value string) error {
 	var root yaml.Node
 	if err := yaml.Unmarshal([]byte(value), &root); err != nil {

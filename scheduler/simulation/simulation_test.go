@@ -320,7 +320,7 @@ func (c *cluster) initialize(n *node) {
 	}
 }
 
-// restart restarts the kubelet, and returns how many running pods it refuses. While the exporter has not said so, no pod comes.
+// restart restarts the kubelet, and returns how many running pods it refuses. No pod comes until the exporter has reported it.
 func (c *cluster) restart(n *node) int {
 	next, refused := n.kubelet.restart(c.t, c.now, n.running)
 	n.kubelet, n.away = next, true

@@ -12,7 +12,7 @@ import (
 
 var readsCommits = regexp.MustCompile(`\bgit (?:log|show) .*`)
 
-// With log.showSignature, git says of each commit who has signed it, before what a format asks for.
+// With log.showSignature, git prints the signature of a commit before what a format asks for.
 func TestScriptsReadCommitsWithoutSignatures(t *testing.T) {
 	var files []string
 	for _, pattern := range []string{"Makefile", "*/*.mk", "scripts/*.sh"} {

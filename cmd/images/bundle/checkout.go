@@ -118,7 +118,7 @@ func (o Options) chooseReleases() ([]string, error) {
 	return known, nil
 }
 
-// git runs git in the checkout. A user may have it say of each commit who has signed it.
+// git runs git in the checkout. A user's configuration may have it print the signature of each commit.
 func (o Options) git(ctx context.Context, to io.Writer, args ...string) error {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "log.showSignature=false"}, args...)...)
 	cmd.Dir, cmd.Stdout = o.Checkout, to

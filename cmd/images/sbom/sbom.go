@@ -109,8 +109,8 @@ func modules(info *debug.BuildInfo) []*debug.Module {
 
 // identify returns the path and the version of a module. One of the work tree has no version of its
 // own, so it has the image's. Upstream's staging modules have the one that upstream publishes them
-// under, v0.37.0 for v1.37.0, since advisories name that. One of upstream that a directory with patches replaces, as carry
-// plugin makes it, keeps the version that it is required in.
+// under, v0.37.0 for v1.37.0, since advisories name that. An upstream module that a patched directory replaces, as carry
+// plugin makes it, keeps the version that is required.
 func identify(module *debug.Module, version, release string) (path, ofModule string) {
 	path, ofModule = module.Path, module.Version
 	if minor, ok := strings.CutPrefix(release, "v1."); ok && strings.HasPrefix(path, "k8s.io/") && path != "k8s.io/kubernetes" {

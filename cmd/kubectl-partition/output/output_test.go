@@ -18,7 +18,7 @@ func (full) Write([]byte) (int, error) { return 0, errFull }
 
 func TestAResultThatCannotBeWrittenIsAnError(t *testing.T) {
 	for _, format := range []Format{"", Wide, JSON, YAML} {
-		// Most tables leave it to others to look for an error.
+		// Most tables ignore the errors of their writes.
 		err := format.Print(full{}, TypeMeta("A"), func(w io.Writer, _ bool) error { fmt.Fprintln(w, "a"); return nil })
 		if !errors.Is(err, errFull) {
 			t.Errorf("the format %q gives %v, want %v", format, err, errFull)

@@ -246,8 +246,8 @@ func twoMachines(t *testing.T, l *lab) {
 	}
 }
 
-// forgetPools does what docs/user/switch-off.md says about a cluster of which no node will have a pool again. Pods that ask for
-// one run on a node that joins without it.
+// forgetPools does what docs/user/switch-off.md says for a cluster in which no node will have a pool again. Pods that ask for one
+// then run on nodes that join without it.
 func (l *lab) forgetPools(t *testing.T) {
 	t.Helper()
 	l.WaitFor(t, l.Limit, "no node reports cores", func() error {

@@ -134,7 +134,7 @@ var rows = map[string]func(*testing.T, *cluster) (skip string){
 	"a node whose kubelet is not known, or whose report is old, is named":  namesUnknownNodes,
 	"a node whose exporter runs and does not report is a fault":            namesSilentNodes,
 	"a node whose CPUs a DRA driver gives is named":                        namesDriven,
-	"a node that changes its report without end costs little":              bearsRestlessNodes,
+	"a node that keeps changing its report costs little":                   bearsRestlessNodes,
 	"while it is paused nothing changes":                                   pauses,
 	"nothing is left once the NUMAResourcesOperator is gone":               leavesNothing,
 	"a node that another exporter reports is not deleted, but named":       leavesReportsOfOthers,
@@ -494,7 +494,7 @@ func namesDriven(t *testing.T, c *cluster) string {
 	return ""
 }
 
-// No more is written for a node that changes its report without end than for others, and what it says last is not lost.
+// A node that keeps changing its report causes no more writes than others, and its last report still counts.
 func bearsRestlessNodes(t *testing.T, c *cluster) string {
 	threeNodes(t, c)
 	began, before := time.Now(), written(t, c.Installed)

@@ -150,7 +150,7 @@ func (c *Companion) AddToManager(ctx context.Context, clusters companion.Cluster
 		Named(Name).
 		For(&nodetopologyv1.NUMAResourcesOperator{}, written).
 		Watches(&corev1.Node{}, one, builder.WithPredicates(news(labelsDiffer))).
-		// A node may change its report without end.
+		// A node may keep changing its report.
 		Watches(&v1alpha2.NodeResourceTopology{}, companion.Later[client.Object](request, c.settings.soon()), builder.WithPredicates(news(reportsDiffer(r.now)))).
 		Watches(&corev1.ConfigMap{}, one).
 		Watches(&appsv1.DaemonSet{}, one).

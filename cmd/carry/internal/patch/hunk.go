@@ -205,7 +205,7 @@ func (h Hunk) Shared(files [][]string) Hunk {
 	return h
 }
 
-// HunkAt returns the hunk of a file that starts at the given line of the old file, or without a line all of them.
+// HunkAt returns the hunk of a file that starts at the given line of the old file, or all hunks if the line is empty.
 func (p Patch) HunkAt(path, line string) string {
 	var hunk []string
 	for _, file := range p.Files {

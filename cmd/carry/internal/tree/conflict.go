@@ -149,8 +149,8 @@ func (t *Tree) conflict(ctx context.Context, s State, done []Applied, parent str
 	return errors.New(message + gone + t.adapter.Background(ctx, t, p))
 }
 
-// rejectGone writes .rej files for what a patch changes in files that a commit does not have, as git apply --reject does only
-// for files that are there: Resume takes no half of a patch. It returns what to tell the user of them.
+// rejectGone writes .rej files for the files of a patch that a commit does not have: Resume must not take half of a patch, and
+// git apply --reject writes them only for files that exist. told is what the user reads of them.
 func (t *Tree) rejectGone(ctx context.Context, p patch.Patch, commit string) (told string, err error) {
 	for _, file := range p.Files {
 		there, err := t.fileAt(ctx, commit, file.Path)
