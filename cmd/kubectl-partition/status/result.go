@@ -207,6 +207,9 @@ type Skipped struct {
 	Pods `json:",inline"`
 }
 
+// Intended reports whether nothing is wrong with that: nodes that do not count never have a pool.
+func (s Skipped) Intended() bool { return s.Reason == partition.ReasonNodeDoesNotCount }
+
 // Autoscaler is one that cannot work with the partitioned workload that it scales.
 type Autoscaler struct {
 	Kind      string `json:"kind"`
@@ -232,7 +235,7 @@ type Unknown struct {
 // type of which it is known whether it is active, pods that were skipped, never decided on, or have no
 // right to their type, pods that request more than their pool is known to have, or autoscalers that cannot work.
 func (s *Status) Found() bool {
-	return len(s.Skipped) > 0 || s.Undecided != nil || len(s.NotAllowed) > 0 || len(s.Autoscalers) > 0 ||
+	return slices.ContainsFunc(s.Skipped, func(group Skipped) bool { return !group.Intended() }) || s.Undecided != nil || len(s.NotAllowed) > 0 || len(s.Autoscalers) > 0 ||
 		slices.ContainsFunc(s.Nodes, func(n Node) bool { exceeds, certain := n.Exceeds(); return exceeds && certain }) ||
 		slices.ContainsFunc(s.Types, func(t Type) bool { return t.Disagree || len(t.Missing) > 0 && t.Active != nil }) ||
 		slices.ContainsFunc(s.Servers, func(server Server) bool {

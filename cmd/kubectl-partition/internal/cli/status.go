@@ -286,18 +286,9 @@ func statusFindings(s *status.Status, most int) (sentences []string) {
 		}
 	}
 	for _, group := range s.Skipped {
-		who, were, newest := counted(group.Count, "pod"), "were", group.Newest[0]
-		if group.Type != "" { // an invalid target names none
-			who += " of type " + group.Type
+		if !group.Intended() {
+			sentences = append(sentences, skipped(group))
 		}
-		if group.Count == 1 {
-			were = "was"
-		}
-		why := group.Text + newest.Detail
-		if group.Count > 1 && newest.Detail != "" {
-			why = fmt.Sprintf("%s; the newest, %s/%s: %s", strings.TrimSuffix(group.Text, ": "), newest.Namespace, newest.Name, newest.Detail)
-		}
-		say("%s %s skipped (%s): %s", who, were, group.Reason, why)
 	}
 	if s.Undecided != nil {
 		pods := make([]string, len(s.Undecided.Newest))
@@ -331,11 +322,32 @@ func statusFindings(s *status.Status, most int) (sentences []string) {
 	return sentences
 }
 
+// skipped says why pods were skipped.
+func skipped(group status.Skipped) string {
+	who, were, newest := counted(group.Count, "pod"), "were", group.Newest[0]
+	if group.Type != "" { // an invalid target names none
+		who += " of type " + group.Type
+	}
+	if group.Count == 1 {
+		were = "was"
+	}
+	why := group.Text + newest.Detail
+	if group.Count > 1 && newest.Detail != "" {
+		why = fmt.Sprintf("%s; the newest, %s/%s: %s", strings.TrimSuffix(group.Text, ": "), newest.Namespace, newest.Name, newest.Detail)
+	}
+	return fmt.Sprintf("%s %s skipped (%s): %s", who, were, group.Reason, why)
+}
+
 // statusNotes says in sentences what an operator may want, and should know.
 func statusNotes(s *status.Status, most int) (sentences []string) {
 	sentences = exceeding(s.Nodes, most, false, func(node status.Node) string {
 		return fmt.Sprintf("node %s reserves %s, and pod %s/%s of type %s requests %s: if the type is confined there, that is more than its pool has; --pools asks the kubelet", node.Name, millicores(node.ReservedMillicores), node.Largest.Namespace, node.Largest.Name, node.Type, millicores(node.Largest.Millicores))
 	})
+	for _, group := range s.Skipped {
+		if group.Intended() {
+			sentences = append(sentences, skipped(group))
+		}
+	}
 	byType := map[string][]string{}
 	for _, of := range s.Unbounded {
 		byType[of.Type] = append(byType[of.Type], of.Namespace)

@@ -84,6 +84,11 @@ func TestStatusPrints(t *testing.T) {
 		Types:   []status.Type{{Name: "management", Active: ptr.To(true), Latched: true, Since: ptr.To(minute(1)), NodesReporting: 1, Pods: 2, RequestedMillicores: 600, CoresMillicores: 2000}},
 		Nodes:   []status.Node{{Name: "partitioned", Type: "management", Pods: 2, RequestedMillicores: 600, CoresMillicores: 2000, ReservedMillicores: 1000}},
 	}
+	rule, _ := partition.RuleOf(partition.ReasonNodeDoesNotCount)
+	well.Skipped = []status.Skipped{{Type: "management", Reason: rule.Reason, Text: rule.Text, Pods: status.Pods{Count: 1, Newest: []status.Pod{{Namespace: "a", Name: "on-windows", Created: minute(2)}}}}}
+	if well.Found() {
+		t.Error("something is wrong with a pod for a node that does not count")
+	}
 	for name, test := range map[string]struct {
 		status *status.Status
 		wide   bool
