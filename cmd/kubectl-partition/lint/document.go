@@ -126,7 +126,9 @@ type document struct {
 // wherever it stands (YAML 1.2, section 9.1.2), so a broken document does not spoil the next.
 func split(source *Source) []*document {
 	var documents []*document
-	begin, beginLine, offset, line := 0, 0, 0, 0
+	// kubectl leaves out a byte order mark, which Windows PowerShell writes in UTF-8, too.
+	begin := len(source.Data) - len(bytes.TrimPrefix(source.Data, []byte("\ufeff")))
+	beginLine, offset, line := 0, begin, 0
 	end := func() {
 		if text := source.Data[begin:offset]; !isEmpty(text) {
 			documents = append(documents, splitJSON(&document{source: source, offset: begin, line: beginLine, text: text})...)

@@ -90,6 +90,17 @@ func TestLintReadsUTF16(t *testing.T) {
 	}
 }
 
+// kubectl leaves out the byte order mark, and JSON objects need nothing between them.
+func TestLintReadsJSONWithAByteOrderMark(t *testing.T) {
+	const objects = `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}
+{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "a", "annotations": {"target.workload.openshift.io/management": "{}"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+`
+	want, _, _ := runLint(t, objects, "-")
+	if got, stderr, code := runLint(t, "\ufeff"+objects, "-"); got != want || code != 1 {
+		t.Errorf("exit code %d: %s\n%s\nwant what is found without the mark:\n%s", code, stderr, got, want)
+	}
+}
+
 func TestLintFixesFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("testdata/lint/manifests")); err != nil {
