@@ -333,6 +333,8 @@ func TestValuesThatMeanNothingAreRefused(t *testing.T) {
 		"a label of nodes that is no text":      {"nodeSelector: {infra: true}", "/nodeSelector/infra"},
 		"a label that is a number":              {"monitoring: {labels: {release: 1}}", "/monitoring/labels/release"},
 		"a Secret that is a text":               {"imagePullSecrets: [pull]", "/imagePullSecrets/0"},
+		"a Secret without a name":               {"imagePullSecrets: [{}]", "'/imagePullSecrets/0': missing property 'name'"},
+		"a Secret whose name is empty":          {"imagePullSecrets: [{name: ''}]", "/imagePullSecrets/0/name"},
 		"a toleration that is a text":           {"tolerations: [infra]", "/tolerations/0"},
 		"an unknown way to pull images":         {"imagePullPolicy: always", "/imagePullPolicy"},
 		"no resources":                          {"resources: null", "missing property 'resources'"},

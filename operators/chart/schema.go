@@ -125,6 +125,8 @@ func schemaOf(parts []*part, common, configs map[string]any) (map[string]any, er
 	boolean, text, anything := map[string]any{"type": "boolean"}, map[string]any{"type": "string"}, map[string]any{"type": "object"}
 	// What kube-apiserver would refuse must be refused before: Helm leaves a release whose installation fails halfway.
 	texts, list := map[string]any{"type": "object", "additionalProperties": text}, func(of map[string]any) map[string]any { return map[string]any{"type": "array", "items": of} }
+	secret := object(map[string]any{"name": map[string]any{"type": "string", "minLength": 1}})
+	secret["required"] = []string{"name"}
 	images := map[string]any{"registry": text}
 	for _, name := range imagesOf(parts) {
 		images[name] = text
@@ -132,7 +134,7 @@ func schemaOf(parts []*part, common, configs map[string]any) (map[string]any, er
 	properties, hosted := map[string]any{
 		"global":           anything, // Helm adds it
 		"images":           object(images),
-		"imagePullSecrets": list(object(map[string]any{"name": text})),
+		"imagePullSecrets": list(secret),
 		"keepCRDs":         boolean,
 		"networkPolicy":    object(map[string]any{"enabled": boolean, "from": list(anything)}),
 		"monitoring": object(map[string]any{
