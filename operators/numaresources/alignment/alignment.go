@@ -9,7 +9,6 @@ package alignment
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -80,7 +79,7 @@ func Read(topology *v1alpha2.NodeResourceTopology) (Node, error) {
 				// Value would compute 10 to the power of the exponent.
 				amount, ok := q.AsInt64()
 				if !ok {
-					return Node{}, errors.New("the report has an amount that is no whole number of 64 bits")
+					return Node{}, fmt.Errorf("zone %s of the report has an amount of %s that is no whole number of 64 bits", z.Name, untrusted.Abbreviate(r.Name, 100))
 				}
 				(*into)[name] = amount
 			}

@@ -264,7 +264,7 @@ func TestManyZones(t *testing.T) {
 
 // What a compromised node reports must neither take hours to read nor fill the conditions of pods.
 func TestReportsOfOthersAreShort(t *testing.T) {
-	for amount, want := range map[string]string{"1e999999999": "no whole number", "0.5": "no whole number", "8": ""} {
+	for amount, want := range map[string]string{"1e999999999": "zone node-0 of the report has an amount of cpu that is no whole number", "0.5": "no whole number", "8": ""} {
 		_, err := alignment.Read(report("restricted", "container", "cpu="+amount))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got %v", amount, err)
