@@ -113,6 +113,8 @@ type Finding struct {
 
 	// identity distinguishes findings of the same code and object: tasks.
 	identity string
+	// task is the number of a task that was moved.
+	task int
 	// offSet means that something of a pod may run where it must not.
 	offSet bool
 }
@@ -155,8 +157,7 @@ func (n *node) judge() (findings []Finding) {
 	}
 	findings = append(findings, n.judgeClasses()...)
 	findings = append(findings, n.withoutCgroup()...)
-	moved, _ := n.moved()
-	return append(findings, moved...)
+	return append(findings, n.moved()...)
 }
 
 // agreement compares the pinning file with what the kubelet, the CPU manager and CRI-O have.
@@ -314,16 +315,15 @@ func (n *node) withoutCgroup() (findings []Finding) {
 
 // moved returns the processes of containers that are in another cgroup. Those are the first
 // process of each container, which the runtime knows, and all that are in its mount namespace:
-// every container has its own. A thread may also be there alone. tasks are their IDs.
-func (n *node) moved() (findings []Finding, tasks []int) {
+// every container has its own. A thread may also be there alone.
+func (n *node) moved() (findings []Finding) {
 	hosts := n.host.hostNamespace()
 	byNamespace := map[string]*group{}
 	report := func(g *group, t task) {
 		if _, partitioned := n.confined(g.pod); !partitioned && t.allowed.Intersection(n.pools.Union()).IsEmpty() {
 			return // no pool is affected
 		}
-		tasks = append(tasks, t.id)
-		findings = append(findings, Finding{Code: CodeMoved, Object: g.object(), Type: g.pod.typeOrDash(), Cgroup: g.usage.Cgroup, identity: t.identity(), offSet: true,
+		findings = append(findings, Finding{Code: CodeMoved, Object: g.object(), Type: g.pod.typeOrDash(), Cgroup: g.usage.Cgroup, identity: t.identity(), task: t.id, offSet: true,
 			Message: fmt.Sprintf("%s belongs to it, is in another cgroup, and may use CPU %s", t, t.allowed)})
 	}
 	inOwn := map[int]*group{}
@@ -368,7 +368,7 @@ func (n *node) moved() (findings []Finding, tasks []int) {
 		report(g, t)
 	}
 	slices.SortFunc(findings, func(a, b Finding) int { return strings.Compare(a.key(), b.key()) })
-	return findings, tasks
+	return findings
 }
 
 // quotaSlack is by how much systemd may round a quota up, in millicores: it keeps them in steps of

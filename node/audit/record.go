@@ -112,7 +112,7 @@ func record(ctx context.Context, options Options) (result *Result, contents []st
 		{"audit.json", "what the audit found: findings, notes, and where each container may run and has run", func() ([]byte, error) { return json.MarshalIndent(result, "", "  ") }},
 		{"versions.json", "versions of the kernel, the runtime and this program", func() ([]byte, error) { return json.MarshalIndent(n.versions(), "", "  ") }},
 		{nodeFile, "what was read: pinning file, CPU manager's checkpoint, kubelet's record; its configuration, without headers and passwords of static pods; CRI-O's pools; cgroups, tasks and names of pods; the runtime's listing, without environment, mounts, and annotations that are not ours",
-			func() ([]byte, error) { return n.archive() }},
+			func() ([]byte, error) { return n.archive(result.Findings) }},
 	}
 	var readme strings.Builder
 	for _, f := range files {
@@ -175,8 +175,8 @@ func (n *node) versions() map[string]string {
 }
 
 // archive returns the files that were read, at their paths on the host, so that an audit of them
-// finds the same.
-func (n *node) archive() ([]byte, error) {
+// has the same findings.
+func (n *node) archive(findings []Finding) ([]byte, error) {
 	var archive txtar.Archive
 	add := func(path string, data []byte) {
 		if !strings.HasSuffix(string(data), "\n") {
@@ -253,7 +253,12 @@ func (n *node) archive() ([]byte, error) {
 			}
 		}
 	}
-	_, moved := n.moved()
+	var moved []int
+	for _, f := range findings {
+		if f.Code == CodeMoved {
+			moved = append(moved, f.task)
+		}
+	}
 	for _, id := range slices.Concat(slices.Sorted(maps.Keys(n.inPods)), moved, []int{1}) {
 		dir := strconv.Itoa(id)
 		if t := n.tasks[id]; t.process != id && slices.Contains(moved, id) { // a thread, which is listed there alone

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -118,6 +119,26 @@ func TestARecordHasAllThatAnAuditNeeds(t *testing.T) {
 		}
 		if _, _, err := Record(t.Context(), n.options(), archive); !errors.Is(err, os.ErrExist) {
 			t.Errorf("a second record of that name gives %v, want an error: it must not replace a file", err)
+		}
+	})
+}
+
+// What only the second look has found is a race, and no finding. The record has no process of it.
+func TestARecordHasNoRaces(t *testing.T) {
+	eachKind(t, func(t *testing.T, v1, systemd bool) {
+		n := sample(t, v1, systemd)
+		pid := n.pid("operator", "c")
+		n.process(pid, "c", "0-1")
+		looks := 0
+		n.runtime.before = func() {
+			if looks++; looks == 2 {
+				n.process(pid, "c", "0")
+				n.process(2000, "child", "0-3")
+				n.link("proc/2000/ns/mnt", fmt.Sprintf("mnt:[%d]", 4026532000+pid))
+			}
+		}
+		if again := again(t, n); !again.Clean() || looks != 2 {
+			t.Errorf("after %d looks an audit of the record finds %v, want nothing after 2", looks, codes(again.Findings))
 		}
 	})
 }
