@@ -19,9 +19,6 @@ import (
 // TestStorm, for a process).
 const joining = 250 * time.Microsecond
 
-// confirm is the time after which Watch looks again at what seems off its set.
-const confirm = 100 * time.Millisecond
-
 // Change is another cpuset that a container has got.
 type Change struct {
 	Time metav1.Time `json:"time"`
@@ -52,6 +49,16 @@ type Watched struct {
 // processes in it.
 func (w Watched) leaked() bool { return w.LooksOff > 0 || w.OffSet > time.Duration(w.looks)*joining }
 
+// Seen is what was wrong at some of the looks.
+type Seen struct {
+	// Finding is that of the first of them.
+	Finding `json:",inline"`
+	Looks   int `json:"looks"`
+
+	// last is the number of the last of them.
+	last int
+}
+
 // WatchResult is what Watch has counted.
 type WatchResult struct {
 	metav1.TypeMeta `json:",inline"`
@@ -63,6 +70,8 @@ type WatchResult struct {
 	Looks      int           `json:"looks"`
 	// Containers are those that ran at any look, ended ones included.
 	Containers []Watched `json:"containers"`
+	// Findings are those of an audit at any look, leaks included.
+	Findings []Seen `json:"findings"`
 }
 
 // Leaks returns how many containers were off their sets.
@@ -75,11 +84,28 @@ func (r *WatchResult) Leaks() (leaks int) {
 	return leaks
 }
 
-// Clean reports whether no container was off its set.
-func (r *WatchResult) Clean() bool { return r.Leaks() == 0 }
+// Clean reports whether nothing was wrong at any look, and no container was off its set between two.
+func (r *WatchResult) Clean() bool { return r.Leaks() == 0 && len(r.Findings) == 0 }
 
-// Watch looks at the node again and again until the context ends, and counts what runs off its
-// set. The first look is the beginning: what was before does not count.
+// look counts a look. findings are what is wrong at it. All tasks of a cgroup that are wrong in the same way count as one, since
+// a container may start any number of them.
+func (r *WatchResult) look(findings []Finding) {
+	r.Looks++
+	for _, f := range findings {
+		i := slices.IndexFunc(r.Findings, func(s Seen) bool {
+			return s.Code == f.Code && s.Object == f.Object && s.Cgroup == f.Cgroup && (s.Cgroup != "" || s.Message == f.Message)
+		})
+		if i < 0 {
+			i, r.Findings = len(r.Findings), append(r.Findings, Seen{Finding: f})
+		}
+		if s := &r.Findings[i]; s.last != r.Looks {
+			s.last, s.Looks = r.Looks, s.Looks+1
+		}
+	}
+}
+
+// Watch looks at the node again and again until the context ends, and counts what is wrong, and what
+// runs off its set between two looks. The first look is the beginning: what was before does not count.
 func Watch(ctx context.Context, options Options, interval time.Duration) (*WatchResult, error) {
 	look, end, err := options.looker()
 	if err != nil {
@@ -87,21 +113,20 @@ func Watch(ctx context.Context, options Options, interval time.Duration) (*Watch
 	}
 	defer end()
 	began := time.Now()
-	r := &WatchResult{TypeMeta: result.TypeMeta("AuditWatch"), Containers: []Watched{}}
+	r := &WatchResult{TypeMeta: result.TypeMeta("AuditWatch"), Containers: []Watched{}, Findings: []Seen{}}
 	t := newTracker()
 	for {
-		n, findings, err := confirmed(ctx, look, confirm)
+		n, findings, err := confirmed(ctx, look, options.settle())
 		if ctx.Err() != nil && r.Looks > 0 {
 			break
 		}
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("look %d: %w", r.Looks+1, err)
 		}
-		if n.poolsErr != nil {
-			return nil, n.poolsErr
+		if n.poolsErr == nil { // otherwise it is not known where containers must run
+			t.look(n, findings)
 		}
-		t.look(n, findings)
-		r.Looks++
+		r.look(findings)
 		r.CgroupVersion, r.Method, r.Resolution = n.cgroups.version(), method(n, interval), resolution(n, interval)
 		if err := sleep(ctx, interval); err != nil {
 			break

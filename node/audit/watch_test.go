@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"workload.openshift.io/partition"
 )
 
 // walkAndTrack looks once at a tree.
@@ -125,6 +126,64 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 			t.Errorf("the result is %+v (%v), want two looks or more at 4 containers and 2 sandboxes, and no leak", result, err)
 		}
 	})
+}
+
+// Watching tells of what an audit finds, whether it is a leak or not.
+func TestWatchTellsOfWhatAnAuditFinds(t *testing.T) {
+	eachKind(t, func(t *testing.T, v1, systemd bool) {
+		n := sample(t, v1, systemd)
+		operator := testPod{name: "operator", class: "burstable"}
+		n.cgroup(n.containerCgroup(operator, "c"), "0", map[string]string{"weight": "2", "quota": "50000", "tasks": fmt.Sprint(n.pid("operator", "c"))})
+		n.cgroup(filepath.Join(n.podCgroup(operator), "new"), "2", nil) // the runtime has not listed it yet
+		audited, err := Audit(t.Context(), n.options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := append(codes(audited.Findings), "pinning-file "+partition.PinningFilePath)
+		slices.Sort(want)
+		ctx, cancel := context.WithCancel(t.Context())
+		walks := 0
+		n.runtime.before = func() {
+			switch walks++; walks { // two for a look at which something is wrong
+			case 3:
+				n.pin("wrong")
+			case 7:
+				cancel()
+			}
+		}
+		result, err := Watch(ctx, n.options(), time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var findings []Finding
+		for _, s := range result.Findings {
+			if s.Looks != 1 {
+				t.Errorf("%s was there at %d looks, want 1", s.Code, s.Looks)
+			}
+			findings = append(findings, s.Finding)
+		}
+		if got := codes(findings); !slices.Equal(got, want) || result.Clean() || result.Looks != 3 {
+			t.Errorf("after %d looks the findings are %q, and clean is %t; want %q after 3", result.Looks, got, result.Clean(), want)
+		}
+	})
+}
+
+// However many tasks come and go, what is found stays bounded by the containers.
+func TestWatchCountsTheTasksOfACgroupOnce(t *testing.T) {
+	r := &WatchResult{}
+	task := func(id string) Finding {
+		return Finding{Code: CodeTaskOffSet, Object: "container c", Cgroup: "/c", Message: id, identity: id}
+	}
+	holds := func(pod string) Finding { return Finding{Code: CodeCheckpoint, Object: "checkpoint", Message: pod} }
+	r.look([]Finding{task("1"), task("2"), holds("a"), holds("b")})
+	r.look([]Finding{task("3"), holds("b")})
+	var got []string
+	for _, s := range r.Findings {
+		got = append(got, fmt.Sprint(s.Message, " ", s.Looks))
+	}
+	if want := []string{"1 2", "a 1", "b 2"}; !slices.Equal(got, want) {
+		t.Errorf("what was found, and at how many looks, is %q, want %q", got, want)
+	}
 }
 
 func TestMetricsOfANode(t *testing.T) {

@@ -66,7 +66,7 @@ Exit codes:
   # Where each container may run, and has run
   sudo kubectl-partition audit -o wide
 
-  # Count for ten minutes what runs off its CPUs
+  # Count for ten minutes what is wrong, and what runs off its CPUs
   sudo kubectl-partition audit --watch --for 10m
 
   # Write what a bug report needs
@@ -96,7 +96,7 @@ Exit codes:
 	flags.BoolVar(&f.notes, "notes", true, "also list what else runs on CPUs outside the pools: host processes, interrupts, kernel threads")
 	flags.StringVar(&f.record, "record", "", "also write what a bug report needs to this file (.tar.gz) or new directory; with -, write nothing else, and that as text to standard output")
 	flags.StringVar(&f.from, "from", "", "audit the node of a record in place of this one: a directory with its file node.txtar, or this file")
-	flags.BoolVar(&f.watch, "watch", false, "keep looking, and count what runs off its CPUs")
+	flags.BoolVar(&f.watch, "watch", false, "keep looking, and count what is wrong and what runs off its CPUs")
 	flags.DurationVar(&f.duration, "for", 0, "how long to watch; by default until interrupted")
 	flags.DurationVar(&f.interval, "interval", 5*time.Second, "time between two looks, with --watch and --serve")
 	flags.StringVar(&f.serve, "serve", "", "keep looking, and export metrics at this address")
@@ -107,7 +107,6 @@ Exit codes:
 	command.MarkFlagsMutuallyExclusive("watch", "serve", "record", "from")
 	command.MarkFlagsMutuallyExclusive("root", "from")
 	command.MarkFlagsMutuallyExclusive("node", "from")
-	command.MarkFlagsMutuallyExclusive("watch", "settle")
 	command.MarkFlagsMutuallyExclusive("watch", "notes")
 	command.MarkFlagsRequiredTogether("tls-cert-file", "tls-private-key-file")
 	for _, name := range []string{"root", "kubelet-config-dir", "kubelet-root"} {
@@ -361,6 +360,10 @@ func printWatch(w io.Writer, r *audit.WatchResult, wide bool) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nContainers and sandboxes: %d. Leaked: %d.\n", len(r.Containers), r.Leaks())
+	fmt.Fprintln(w)
+	for _, f := range r.Findings {
+		fmt.Fprintf(w, "FINDING %s: %s: %s (at %d of %d looks)\n  -> %s\n", f.Code, output.Printable(f.Object), output.Printable(f.Message), f.Looks, r.Looks, f.Remedy)
+	}
+	_, err := fmt.Fprintf(w, "Containers and sandboxes: %d. Leaked: %d. Findings: %d.\n", len(r.Containers), r.Leaks(), len(r.Findings))
 	return err
 }

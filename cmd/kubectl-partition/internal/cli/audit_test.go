@@ -57,7 +57,7 @@ func TestAuditPrints(t *testing.T) {
 	watched := &audit.WatchResult{CgroupVersion: 1, Method: "m", Resolution: "r", Duration: time.Minute, Looks: 12, Containers: []audit.Watched{
 		{Namespace: "ns", Pod: "a", Name: "c\x1b", Type: "management", Expected: "0", OffSet: 5 * time.Millisecond, LooksOff: 1, Changes: []audit.Change{{From: "0", To: "0-1"}}},
 		{Namespace: "ns", Pod: "b", Name: "c", Type: "-", Expected: "1-3"},
-	}}
+	}, Findings: []audit.Seen{{Finding: audit.Finding{Code: audit.CodeOffPool, Object: "container c\x1b of pod ns/a", Message: "it may use CPU 0-1", Remedy: "restart it"}, Looks: 1}}}
 	for name, print := range map[string]func(*bytes.Buffer) error{
 		"table.txt": func(b *bytes.Buffer) error { return printAudit(b, auditResult, false) },
 		"wide.txt":  func(b *bytes.Buffer) error { return printAudit(b, auditResult, true) },
