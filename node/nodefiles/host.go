@@ -62,8 +62,8 @@ func (n Node) HostFiles() (files []File, err error) {
 			add("/etc/systemd/system.conf.d/01-workload-partitioning.conf", unit.NewUnitOption("Manager", "CPUAffinity", pool))
 		case Slices:
 			system := []*unit.UnitOption{unit.NewUnitOption("Slice", "AllowedCPUs", pool)}
-			if !rest.IsEmpty() {
-				system = append(system, unit.NewUnitOption("Slice", "CPUWeight", fmt.Sprint(weightOfPods(rest.Size()))))
+			if pods := rest.Difference(n.SystemCPUs); !pods.IsEmpty() {
+				system = append(system, unit.NewUnitOption("Slice", "CPUWeight", fmt.Sprint(weightOfPods(pods.Size()))))
 			}
 			add("/etc/systemd/system/system.slice.d/01-workload-partitioning.conf", system...)
 			add("/etc/systemd/system/user.slice.d/01-workload-partitioning.conf", unit.NewUnitOption("Slice", "AllowedCPUs", pool))

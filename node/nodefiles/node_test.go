@@ -144,6 +144,27 @@ func TestAPoolMayShareACoreWithSystemCPUs(t *testing.T) {
 	}
 }
 
+// No pod has the host's own CPUs, so the weight of all pods together is what it is with these in the pool.
+func TestTheHostsOwnCPUsAddNoWeight(t *testing.T) {
+	weight := func(pool, system string) string {
+		nodes, _, err := nodefiles.Validate(nodefiles.NodeConfiguration{CPUs: "0-7", Partitions: pools("management", pool), SystemCPUs: system, Host: []nodefiles.HostPart{nodefiles.Slices}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := nodes[0].HostFiles()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return regexp.MustCompile("CPUWeight=.*|$").FindString(string(files[0].Content))
+	}
+	if got, want := weight("0-1", "2-3"), weight("0-3", ""); got != want || want == "" {
+		t.Errorf("with the host's own CPUs system.slice has %q, want %q", got, want)
+	}
+	if got := weight("0-1", "2-7"); got != "" {
+		t.Errorf("where no CPU is left to pods system.slice has %q, want no weight", got)
+	}
+}
+
 // What the kubelet accepts, and no operator wants: hosts are those of real firmware, and one has two kinds of
 // cores (kubernetes/kubernetes issue 140495).
 func TestPoolsThatDoNotSuitTheirHostAreNamed(t *testing.T) {
