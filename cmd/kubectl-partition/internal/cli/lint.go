@@ -236,8 +236,8 @@ func (l *lintOptions) write(sources []lint.Source, fixed []lint.Fixed) ([]lint.S
 			return nil, err
 		}
 		err = replaceFile(name, f.Source.Data, info.Mode().Perm(), info)
-		if errors.Is(err, syscall.EBUSY) || errors.Is(err, fs.ErrPermission) {
-			// The file is a mount, or its directory is not to be written.
+		if errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) {
+			// The file is a mount, perhaps in a read-only image, or its directory is not to be written.
 			err = os.WriteFile(name, f.Source.Data, info.Mode().Perm())
 		}
 		if err != nil {
