@@ -191,27 +191,7 @@ func (n Node) Hidden(need Need, started bool, last time.Time) (list []Item) {
 // Needed returns what a pod needs of the zones of this node.
 func (n Node) Needed(pod *corev1.Pod) Need {
 	guaranteed := pod.Status.QOSClass == corev1.PodQOSGuaranteed
-	var again []Item
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; !isSidecar(c) {
-			again = append(again, Item{Amounts: n.aligned(guaranteed, c.Resources.Requests)})
-		}
-	}
-	again = memoryOf(again)
-	if n.PodScope {
-		item := n.peak(pod, guaranteed)
-		if resourcehelper.IsPodLevelResourcesSet(pod) {
-			// A kubelet aligns them only with the feature gate PodLevelResourceManagers. Room for them does no harm without it.
-			maps.Copy(item.Amounts, n.aligned(guaranteed, pod.Spec.Resources.Requests))
-			item.Held = 0
-			maps.DeleteFunc(item.Hidden, func(name corev1.ResourceName, _ int64) bool { return !isDevice(name) })
-		}
-		if len(item.Amounts) > 0 {
-			return Need{Items: []Item{item}, Again: again}
-		}
-		return Need{}
-	}
-	need := Need{Again: again}
+	var need Need
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		item := Item{Container: c.Name, Amounts: n.aligned(guaranteed, c.Resources.Requests)}
@@ -222,6 +202,20 @@ func (n Node) Needed(pod *corev1.Pod) Need {
 		default:
 			need.Starts = append(need.Starts, item)
 		}
+	}
+	need.Again = memoryOf(need.Starts)
+	if n.PodScope {
+		item := n.peak(pod, guaranteed)
+		if resourcehelper.IsPodLevelResourcesSet(pod) {
+			// A kubelet aligns them only with the feature gate PodLevelResourceManagers. Room for them does no harm without it.
+			maps.Copy(item.Amounts, n.aligned(guaranteed, pod.Spec.Resources.Requests))
+			item.Held = 0
+			maps.DeleteFunc(item.Hidden, func(name corev1.ResourceName, _ int64) bool { return !isDevice(name) })
+		}
+		if len(item.Amounts) > 0 {
+			return Need{Items: []Item{item}, Again: need.Again}
+		}
+		return Need{}
 	}
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
