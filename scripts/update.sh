@@ -48,8 +48,8 @@ needs() {
 
 rebase() { _output/bin/carry rebase "$new" --no-build 2>&1 | tee "$work/rebase" >&2; }
 
-# replace removes the release that is replaced, and has the README's table and the pages' commands name
-# the new one.
+# replace removes the release that is replaced, and has the tables and commands of the pages name the new
+# one.
 replace() {
   local size go pages
   size=$(sed -nE "s/^$new: done: ([0-9]+) patches, ([0-9]+) of them overrides.*/\1 | \2/p" "$work/rebase") &&
@@ -59,7 +59,7 @@ replace() {
     sed -i -E "s/^\| ${old//./\\.} \| [0-9]+ \| [0-9]+ \| Go [^ ]+ \|/| $new | $size | Go $go |/" README.md &&
     grep -qF "| $new | $size | Go $go |" README.md &&
     mapfile -t pages < <(git ls-files '*.md') &&
-    sed -i -E -e "s/(RELEASE=|export-tree |_output\/)${old//./\\.}\>/\1$new/g" -e "/^[$] /s/${old//./\\.}\>/$new/g" -e "/RELEASES=\"/s/${old//./\\.}\>/$new/g" "${pages[@]}"
+    sed -i -E -e "s/(RELEASE=|export-tree |_output\/)${old//./\\.}\>/\1$new/g" -e "/^[$] /s/${old//./\\.}\>/$new/g" -e "/RELEASES=\"/s/${old//./\\.}\>/$new/g" -e "s/\| ${old//./\\.} \|/| $new |/g" "${pages[@]}"
 }
 
 commit() {
