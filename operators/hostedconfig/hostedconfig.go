@@ -142,14 +142,14 @@ func Label(records []corev1.ConfigMap, nodes []Node, unrecorded Unrecorded, now 
 			continue
 		}
 		since, known := unrecorded[node.UID]
+		if !known {
+			since = now
+		}
+		l.Unrecorded[node.UID] = since // also once it is due: the write may fail
 		if known && now.Sub(since) >= patience {
 			l.Set[node.Name] = ""
 			continue
 		}
-		if !known {
-			since = now
-		}
-		l.Unrecorded[node.UID] = since
 		if due := since.Add(patience); l.Again.IsZero() || due.Before(l.Again) {
 			l.Again = due
 		}

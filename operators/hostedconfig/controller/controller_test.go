@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	"workload.openshift.io/operators/companion"
@@ -320,6 +322,42 @@ func TestAWrongRecordKeepsNobodyWaiting(t *testing.T) {
 	n := &Nodes{Home: fake.NewClientBuilder().WithObjects(wrong).Build(), Hosted: fake.NewClientBuilder().WithObjects(node).Build(), Namespace: namespace, Patience: patience}
 	if result, err := n.Reconcile(t.Context(), one); err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > patience {
 		t.Errorf("the next look is after %s, want %s: %v", result.RequeueAfter, patience, err)
+	}
+}
+
+// Nor does a Node that the hosted cluster refuses to have labelled.
+func TestARefusedNodeKeepsNobodyWaiting(t *testing.T) {
+	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nodes", Labels: map[string]string{v1beta1.NodesLabel: "", v1beta1.PoolLabel: "pool-a"}}, Data: map[string]string{"refused": ""}}
+	refused := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "refused"}}
+	gone := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gone", Labels: map[string]string{v1beta1.PoolLabel: "pool-a"}}}
+	hosted := fake.NewClientBuilder().WithObjects(refused, gone).WithInterceptorFuncs(interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+		return apierrors.NewForbidden(corev1.Resource("nodes"), "refused", errors.New("a webhook says so"))
+	}}).Build()
+	n := &Nodes{Home: fake.NewClientBuilder().WithObjects(record).Build(), Hosted: hosted, Namespace: namespace, Patience: patience}
+	if result, err := n.Reconcile(t.Context(), one); err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > patience {
+		t.Errorf("the next look is after %s, want %s: %v", result.RequeueAfter, patience, err)
+	}
+}
+
+// A label that is due to go goes with the next look, if it could not with the first.
+func TestALabelThatIsDueToGoGoesAfterAConflict(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u", Labels: map[string]string{v1beta1.PoolLabel: "pool-a"}}}
+	patches := 0
+	hosted := fake.NewClientBuilder().WithObjects(node).WithInterceptorFuncs(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+		if patches++; patches == 1 {
+			return apierrors.NewConflict(corev1.Resource("nodes"), object.GetName(), errors.New("it has changed"))
+		}
+		return c.Patch(ctx, object, patch, options...)
+	}}).Build()
+	now := time.Now()
+	n := &Nodes{Home: fake.NewClientBuilder().Build(), Hosted: hosted, Namespace: namespace, Patience: patience, Now: func() time.Time { return now }}
+	for _, later := range []time.Duration{0, patience, 0} {
+		now = now.Add(later)
+		_, _ = n.Reconcile(t.Context(), one)
+	}
+	after := &corev1.Node{}
+	if err := hosted.Get(t.Context(), client.ObjectKey{Name: "node-1"}, after); err != nil || after.Labels[v1beta1.PoolLabel] != "" {
+		t.Errorf("after %d attempts within the patience the label is %q: %v", patches, after.Labels[v1beta1.PoolLabel], err)
 	}
 }
 

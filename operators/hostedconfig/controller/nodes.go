@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
@@ -78,8 +79,8 @@ func (n *Nodes) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	}
 	labelling := hostedconfig.Label(records.Items, seen, n.unrecorded, now, n.Patience)
 	n.unrecorded = labelling.Unrecorded
-	n.tell(ctx, labelling.Problems)
-	var errs []error
+	problems, again := labelling.Problems, labelling.Again
+	var conflicts []error
 	for _, name := range slices.Sorted(maps.Keys(labelling.Set)) {
 		node, pool := nodes[name], labelling.Set[name]
 		if nodegroup.Paused(node) {
@@ -92,24 +93,33 @@ func (n *Nodes) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 			metav1.SetMetaDataLabel(&node.ObjectMeta, v1beta1.PoolLabel, pool)
 		}
 		// A Node of that name may be another one by now, which waits for its own look.
-		if err := n.Hosted.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("node %s: %w", name, err))
+		err := client.IgnoreNotFound(n.Hosted.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+		if apierrors.IsConflict(err) {
+			conflicts = append(conflicts, fmt.Errorf("node %s: %w", name, err))
+			continue
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("node %s: %w", name, err))
+			if due := now.Add(n.Patience); again.IsZero() || due.Before(again) {
+				again = due
+			}
 			continue
 		}
 		klog.FromContext(ctx).Info("Labelled a Node of the hosted cluster", "node", name, "pool", pool, "before", before.Labels[v1beta1.PoolLabel])
 	}
-	if err := errors.Join(errs...); err != nil || labelling.Again.IsZero() {
+	n.tell(ctx, problems)
+	if err := errors.Join(conflicts...); err != nil || again.IsZero() {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: max(time.Millisecond, labelling.Again.Sub(now))}, nil
+	return reconcile.Result{RequeueAfter: max(time.Millisecond, again.Sub(now))}, nil
 }
 
-// tell logs each problem of the records once. They are no errors: what is due would wait as long as what does not heal by itself.
+// tell logs each problem once. They are no errors: what is due would wait as long as what does not heal by itself.
 func (n *Nodes) tell(ctx context.Context, problems []error) {
 	told := sets.New[string]()
 	for _, problem := range problems {
 		if !n.told.Has(problem.Error()) {
-			klog.FromContext(ctx).Error(problem, "A Node does not get its pool from the records")
+			klog.FromContext(ctx).Error(problem, "A Node does not get its pool")
 		}
 		told.Insert(problem.Error())
 	}
