@@ -45,6 +45,28 @@ func TestOnlyCommandsKnowCompanions(t *testing.T) {
 	}
 }
 
+// A look that fails is repeated within a minute: controller-runtime's own waits grow to 17 minutes, whatever else is due meanwhile.
+func TestControllersOfCompanionsTryAgainWithinAMinute(t *testing.T) {
+	var files []string
+	for _, pattern := range []string{"operators/*/controller/*.go", "operators/internal/example/*.go"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: there are the files %v, %v", pattern, found, err)
+		}
+		files = append(files, found...)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		controllers, limits := strings.Count(string(text), "ControllerManagedBy("), strings.Count(string(text), "RateLimiter: ")
+		if controllers != limits && !strings.HasSuffix(file, "_test.go") {
+			t.Errorf("%s has %d controllers, and %d options RateLimiter; take companion.Retries()", strings.TrimPrefix(file, root+"/"), controllers, limits)
+		}
+	}
+}
+
 // What make uninstall cannot remove as a whole, it must not begin to remove.
 func TestMakeRemovesNothingBeforeItKnowsThatItCan(t *testing.T) {
 	kubectl := filepath.Join(t.TempDir(), "kubectl")

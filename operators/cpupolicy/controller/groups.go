@@ -22,12 +22,14 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/api/untrusted"
+	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/nodeclient"
 	"workload.openshift.io/operators/rollout"
@@ -52,6 +54,7 @@ func addGroupsReconciler(mgr manager.Manager, longestDrain time.Duration) error 
 	return builder.ControllerManagedBy(mgr).Named("cpumanagerpolicy").
 		Watches(&v1alpha1.CPUManagerPolicy{}, one).
 		Watches(&corev1.Node{}, one, builder.WithPredicates(nodeChanges)).
+		WithOptions(controller.Options{RateLimiter: companion.Retries()}).
 		Complete(&groupsReconciler{
 			client: mgr.GetClient(), nodes: nodeclient.Client{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()}, now: clock, longestDrain: longestDrain,
 		})

@@ -25,6 +25,7 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -83,6 +84,7 @@ func addNodesReconciler(mgr manager.Manager, namespace string, settings Settings
 		Watches(&corev1.Node{}, one, builder.WithPredicates(nodeChanges)).
 		Watches(&batchv1.Job{}, one).
 		Watches(&v1alpha1.CPUManagerPolicy{}, one).
+		WithOptions(controller.Options{RateLimiter: companion.Retries()}).
 		Complete(r)
 }
 

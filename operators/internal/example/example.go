@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -130,6 +131,7 @@ func (c *Companion) AddToManager(_ context.Context, clusters companion.Clusters,
 		WatchesRawSource(source.Kind[client.Object](clusters.Home.GetCache(), &corev1.ConfigMap{}, everything)).
 		WatchesRawSource(source.Kind[client.Object](clusters.Hosted.GetCache(), &corev1.ConfigMap{}, everything)).
 		WatchesRawSource(source.Kind[client.Object](clusters.Hosted.GetCache(), &appsv1.DaemonSet{}, everything)).
+		WithOptions(controller.Options{RateLimiter: companion.Retries()}).
 		Complete(&reconciler{
 			home: clusters.Home.GetAPIReader(), namespace: config.Namespace, image: c.settings.DaemonImage,
 			hops: []*mirror.Mirror{

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
+	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/nodepool"
 )
 
@@ -46,7 +47,7 @@ func (r *Reconciler) Add(ctx context.Context, mgr manager.Manager) error {
 	})
 	return builder.ControllerManagedBy(mgr).
 		Named("nodepool").
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: companion.Retries()}).
 		Watches(&v1beta1.NodePool{}, pools).
 		WatchesMetadata(&corev1.ConfigMap{}, configMapHandler{mgr.GetClient()}).
 		Complete(r)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -142,6 +143,7 @@ func (c *Companion) AddToManager(ctx context.Context, clusters companion.Cluster
 		Watches(&corev1.Node{}, one, builder.WithPredicates(news(workersDiffer))).
 		Watches(&corev1.ConfigMap{}, one).
 		Watches(&appsv1.Deployment{}, one).
+		WithOptions(controller.Options{RateLimiter: companion.Retries()}).
 		Complete(&schedulerReconciler{&ofScheduler})
 	if err != nil {
 		return err
@@ -154,6 +156,7 @@ func (c *Companion) AddToManager(ctx context.Context, clusters companion.Cluster
 		Watches(&v1alpha2.NodeResourceTopology{}, companion.Later[client.Object](request, c.settings.soon()), builder.WithPredicates(news(reportsDiffer(r.now)))).
 		Watches(&corev1.ConfigMap{}, one).
 		Watches(&appsv1.DaemonSet{}, one).
+		WithOptions(controller.Options{RateLimiter: companion.Retries()}).
 		Complete(r)
 }
 

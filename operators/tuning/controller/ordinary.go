@@ -20,6 +20,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -72,6 +73,7 @@ func addOrdinaryReconciler(home ctrl.Manager, settings Settings, pools *pools) e
 		Watches(&tunedv1.Tuned{}, handler.EnqueueRequestsFromMapFunc(all)).
 		Watches(&tunedv1.Profile{}, handler.EnqueueRequestsFromMapFunc(all), builder.WithPredicates(arguments)).
 		WatchesRawSource(once()).
+		WithOptions(controller.Options{RateLimiter: companion.Retries()}).
 		Complete(r)
 }
 
