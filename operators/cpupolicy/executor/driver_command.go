@@ -117,7 +117,8 @@ func (d *commandDriver) listed() (int, error) {
 	}
 	var found []int
 	for pid, args := range kubelets {
-		if dir := parseFlags(args).configDir; dir != "" && filepath.Clean(dir) == filepath.Clean(d.DropInDirectory) {
+		var f flags
+		if err := f.parse(args); err == nil && f.configDir != "" && filepath.Clean(f.configDir) == filepath.Clean(d.DropInDirectory) {
 			found = append(found, pid)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	cliflag "k8s.io/component-base/cli/flag"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
@@ -47,8 +48,8 @@ const optionsText = "%s: the kubelet does not start under the policy none with %
 // checkOptions returns an error if the kubelet has options for the policy static. Beside none it
 // does not start with them (pkg/kubelet/cm/cpumanager, NewNonePolicy).
 func (h host) checkOptions(k *kubelet) error {
-	if k.flags.options != "" {
-		return fmt.Errorf(optionsText, h.flagPlace(k, optionsFlag), "--"+optionsFlag+"="+k.flags.options, "the flag")
+	if len(k.flags.options) > 0 {
+		return fmt.Errorf(optionsText, h.flagPlace(k, optionsFlag), "--"+optionsFlag+"="+cliflag.NewMapStringStringNoSplit(&k.flags.options).String(), "the flag")
 	}
 	if len(k.config.CPUManagerPolicyOptions) > 0 {
 		return fmt.Errorf(optionsText, k.config.places[optionsField], optionsField, "the field")

@@ -117,22 +117,21 @@ func (d *rke2Driver) kubelet(ctx context.Context) (*kubelet, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.configure(k, effective(args))
-	return k, nil
+	return k, d.configure(k, effective(args))
 }
 
 // configure gives a kubelet the flags with which rke2 starts it next: those that it has, and before
 // them those of rke2's configuration.
-func (h host) configure(k *kubelet, next map[string]rke2Arg) {
-	args := slices.Clone(k.args)
+func (h host) configure(k *kubelet, next []rke2Arg) error {
+	var args []string
 	for _, arg := range next {
 		args = append(args, "--"+arg.name+"="+arg.value)
 	}
-	k.flags = parseFlags(args)
 	// Options that nobody sets any longer are gone when it starts.
-	if _, inUnit := findFlag(h.disk, k.files, optionsFlag); next[optionsFlag].value == "" && !inUnit {
-		k.flags.options = ""
+	if _, inUnit := findFlag(h.disk, k.files, optionsFlag); !inUnit {
+		k.flags.options = nil
 	}
+	return k.flags.parse(args)
 }
 
 func (d *rke2Driver) plan(ctx context.Context, policy operation.Policy) (*Plan, error) {
@@ -174,19 +173,20 @@ func (h host) planRKE2(ctx context.Context, k *kubelet, args []rke2Arg, policy o
 	}
 	next := effective(args)
 	d.next, d.nextFrom = k.config.policy()
-	if arg := next[policyFlag]; arg.value != "" {
+	if arg := last(next, policyFlag); arg.value != "" {
 		d.next, d.nextFrom = arg.value, arg.place.String()
 	}
-	h.configure(k, next)
+	d.refuse(h.configure(k, next))
 	if policy == operation.None {
-		at, has := next[optionsFlag].place, next[optionsFlag].value != ""
+		options := last(next, optionsFlag)
+		at, has := options.place, options.value != ""
 		if !has {
 			at, has = findFlag(h.disk, k.files, optionsFlag)
 		}
 		if has {
 			d.refuse(fmt.Errorf(optionsText, at, optionsFlag, "it"))
 		}
-		k.flags.options = "" // they are from there
+		k.flags.options = nil // they are from there
 		d.refuse(h.checkOptions(k))
 	}
 	d.reserved = reservesCPU(k.flags, k.config)
@@ -205,17 +205,25 @@ type rke2Arg struct {
 	replaces bool
 }
 
-// effective returns the arguments with which rke2 starts the kubelet. The last one of a name counts.
-func effective(args []rke2Arg) map[string]rke2Arg {
-	result := map[string]rke2Arg{}
-	for _, arg := range args {
-		if arg.replaces {
-			clear(result)
-		} else {
-			result[arg.name] = arg
+// effective returns the arguments with which rke2 starts the kubelet: it leaves out none of those that have
+// the same name (k3s, pkg/daemons/config, GetArgs).
+func effective(args []rke2Arg) []rke2Arg {
+	for i := len(args) - 1; i >= 0; i-- {
+		if args[i].replaces {
+			return args[i+1:]
 		}
 	}
-	return result
+	return args
+}
+
+// last returns the last argument of a name, or the zero value.
+func last(args []rke2Arg, name string) (found rke2Arg) {
+	for _, arg := range args {
+		if arg.name == name {
+			found = arg
+		}
+	}
+	return found
 }
 
 // readRKE2 returns the kubelet's arguments in the order in which rke2 reads them: those of its

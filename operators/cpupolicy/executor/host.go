@@ -90,8 +90,7 @@ var errNotRunning = errors.New("the kubelet does not run, so that nobody knows i
 // kubelet is what is known about a kubelet that runs.
 type kubelet struct {
 	pid int
-	// args are its command line, and flags what they say.
-	args   []string
+	// flags are those of its command line.
 	flags  flags
 	config *configuration
 	// files may have the kubelet's flags: its unit, say.
@@ -111,11 +110,14 @@ func (h host) kubeletOf(pid int, next, files []string, configDir string) (*kubel
 	if err != nil {
 		return nil, fmt.Errorf("command line of the kubelet: %w", err)
 	}
-	args := strings.Split(strings.TrimRight(string(data), "\x00"), "\x00")[1:]
-	if len(next) > 0 && filepath.Base(next[0]) == "kubelet" {
-		args = append(args, next[1:]...)
+	k := &kubelet{pid: pid, files: files}
+	err = k.flags.parse(strings.Split(strings.TrimRight(string(data), "\x00"), "\x00")[1:])
+	if err == nil && len(next) > 0 && filepath.Base(next[0]) == "kubelet" {
+		err = k.flags.parse(next[1:])
 	}
-	k := &kubelet{pid: pid, args: args, flags: parseFlags(args), files: files}
+	if err != nil {
+		return nil, err
+	}
 	if k.flags.configDir = cmp.Or(configDir, k.flags.configDir); k.flags.configDir != "" {
 		k.flags.configDir = filepath.Clean(k.flags.configDir)
 	}

@@ -27,18 +27,19 @@ import (
 // flags are those of a kubelet's command line that matter here. Each takes precedence over the configuration
 // (cmd/kubelet/app/server.go, kubeletConfigFlagPrecedence).
 type flags struct {
-	config, configDir, rootDir, runtime        string
-	kubeconfig, nodeName                       string
-	policy, options, reconcilePeriod           string
-	kubeReserved, systemReserved, reservedCPUs string
-	topologyPolicy, topologyScope              string
-	topologyOptions, memoryPolicy              string
-	healthzBindAddress, healthzPort, maxPods   string
+	config, configDir, rootDir, runtime      string
+	kubeconfig, nodeName                     string
+	policy, reconcilePeriod, reservedCPUs    string
+	topologyPolicy, topologyScope            string
+	memoryPolicy                             string
+	healthzBindAddress, healthzPort, maxPods string
+	// These are nil without the flag. A command line may have it several times.
+	options, topologyOptions, kubeReserved, systemReserved map[string]string
 }
 
-// parseFlags reads a kubelet's command line without the program. It skips every other flag.
-func parseFlags(args []string) flags {
-	var f flags
+// parse reads a kubelet's command line without the program. A flag of it replaces what f had, and every other
+// flag of the kubelet's is skipped. The error names the flag and the value.
+func (f *flags) parse(args []string) error {
 	set := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
 	set.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	set.ParseErrorsAllowlist.UnknownFlags = true
@@ -46,21 +47,39 @@ func parseFlags(args []string) flags {
 	for name, value := range map[string]*string{
 		"config": &f.config, "config-dir": &f.configDir, "root-dir": &f.rootDir, "container-runtime-endpoint": &f.runtime,
 		"kubeconfig": &f.kubeconfig, "hostname-override": &f.nodeName,
-		policyFlag: &f.policy, optionsFlag: &f.options, "cpu-manager-reconcile-period": &f.reconcilePeriod,
-		"kube-reserved": &f.kubeReserved, "system-reserved": &f.systemReserved, "reserved-cpus": &f.reservedCPUs,
-		"topology-manager-policy": &f.topologyPolicy, "topology-manager-scope": &f.topologyScope, topologyOptionsFlag: &f.topologyOptions, "memory-manager-policy": &f.memoryPolicy,
+		policyFlag: &f.policy, "cpu-manager-reconcile-period": &f.reconcilePeriod, "reserved-cpus": &f.reservedCPUs,
+		"topology-manager-policy": &f.topologyPolicy, "topology-manager-scope": &f.topologyScope, "memory-manager-policy": &f.memoryPolicy,
 		"healthz-bind-address": &f.healthzBindAddress, "healthz-port": &f.healthzPort, "max-pods": &f.maxPods,
 	} {
-		set.StringVar(value, name, "", "")
+		set.StringVar(value, name, *value, "")
 	}
-	_ = set.Parse(args) // a kubelet that runs has accepted them
-	return f
+	// The kubelet's own types (cmd/kubelet/app/options).
+	set.Var(cliflag.NewMapStringStringNoSplit(&f.options), optionsFlag, "")
+	set.Var(cliflag.NewMapStringString(&f.topologyOptions), "topology-manager-policy-options", "")
+	set.Var(cliflag.NewMapStringString(&f.kubeReserved), "kube-reserved", "")
+	set.Var(cliflag.NewMapStringString(&f.systemReserved), "system-reserved", "")
+	return set.ParseAll(args, func(flag *pflag.Flag, value string) error {
+		if strings.Contains(value, "$") && flag.Value.Type() != "string" {
+			return nil // a variable of a unit: what f had is its value, as far as that is known
+		}
+		if err := flag.Value.Set(value); err != nil {
+			return fmt.Errorf("the kubelet's --%s %q: %w", flag.Name, value, err)
+		}
+		return nil
+	})
+}
+
+// over returns what a flag says, or the configuration if there is no such flag: nothing of the two is merged.
+func over(flag, config map[string]string) map[string]string {
+	if flag != nil {
+		return flag
+	}
+	return config
 }
 
 const (
-	policyFlag          = "cpu-manager-policy"
-	optionsFlag         = "cpu-manager-policy-options"
-	topologyOptionsFlag = "topology-manager-policy-options"
+	policyFlag  = "cpu-manager-policy"
+	optionsFlag = "cpu-manager-policy-options"
 )
 
 // place is where a setting is written.
@@ -200,47 +219,18 @@ func reservedCPUs(f flags, c *configuration) string {
 // reservedAmount is the cpu of both of the kubelet's reservations.
 func reservedAmount(f flags, c *configuration) (resource.Quantity, error) {
 	var sum resource.Quantity
-	for _, of := range []struct {
-		name, flag string
-		config     map[string]string
-	}{{"kubeReserved", f.kubeReserved, c.KubeReserved}, {"systemReserved", f.systemReserved, c.SystemReserved}} {
-		amount := of.config["cpu"]
-		if of.flag != "" {
-			amount = cpuOf(of.flag)
-		}
+	for name, amounts := range map[string]map[string]string{"kubeReserved": over(f.kubeReserved, c.KubeReserved), "systemReserved": over(f.systemReserved, c.SystemReserved)} {
+		amount := amounts["cpu"]
 		if amount == "" {
 			continue
 		}
 		quantity, err := resource.ParseQuantity(amount)
 		if err != nil {
-			return sum, fmt.Errorf("the kubelet's %s: cpu %q: %w", of.name, amount, err)
+			return sum, fmt.Errorf("the kubelet's %s: cpu %q: %w", name, amount, err)
 		}
 		sum.Add(quantity)
 	}
 	return sum, nil
-}
-
-// optionsOf returns the options of a flag such as a=b,c=d, or those of the configuration if there is
-// no such flag.
-func optionsOf(name, flag string, config map[string]string) (map[string]string, error) {
-	if flag == "" {
-		return config, nil
-	}
-	options := map[string]string{}
-	if err := cliflag.NewMapStringString(&options).Set(flag); err != nil {
-		return nil, fmt.Errorf("the kubelet's --%s %q: %w", name, flag, err)
-	}
-	return options, nil
-}
-
-// cpuOf returns the amount of CPU in the value of a flag such as cpu=200m,memory=500Mi.
-func cpuOf(value string) string {
-	for part := range strings.SplitSeq(value, ",") {
-		if amount, found := strings.CutPrefix(strings.TrimSpace(part), "cpu="); found {
-			return amount
-		}
-	}
-	return ""
 }
 
 // healthz returns the URL of the kubelet's health, with upstream's defaults

@@ -82,14 +82,6 @@ func (h *Host) Observe(ctx context.Context, driverName operation.Driver, configz
 // observe returns how a kubelet would start again. The error is about what is missing; without its
 // settings there is no kubelet.
 func (h host) observe(k *kubelet) (*operation.Kubelet, error) {
-	options, err := optionsOf(optionsFlag, k.flags.options, k.config.CPUManagerPolicyOptions)
-	if err != nil {
-		return nil, err
-	}
-	topologyOptions, err := optionsOf(topologyOptionsFlag, k.flags.topologyOptions, k.config.TopologyManagerPolicyOptions)
-	if err != nil {
-		return nil, err
-	}
 	amount, err := reservedAmount(k.flags, k.config)
 	if err != nil {
 		return nil, err
@@ -107,12 +99,12 @@ func (h host) observe(k *kubelet) (*operation.Kubelet, error) {
 		return nil, err
 	}
 	observed := &operation.Kubelet{
-		CPUManagerPolicyOptions:      options,
+		CPUManagerPolicyOptions:      over(k.flags.options, k.config.CPUManagerPolicyOptions),
 		Reserved:                     amount,
 		ReservedCPUs:                 reserved.Union(pools.Union()).String(),
 		TopologyManagerPolicy:        cmp.Or(k.flags.topologyPolicy, k.config.TopologyManagerPolicy),
 		TopologyManagerScope:         cmp.Or(k.flags.topologyScope, k.config.TopologyManagerScope),
-		TopologyManagerPolicyOptions: topologyOptions,
+		TopologyManagerPolicyOptions: over(k.flags.topologyOptions, k.config.TopologyManagerPolicyOptions),
 		MemoryManagerPolicy:          cmp.Or(k.flags.memoryPolicy, k.config.MemoryManagerPolicy),
 	}
 	observed.Places, err = h.places()

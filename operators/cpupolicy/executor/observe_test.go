@@ -45,8 +45,12 @@ topologyManagerPolicy: restricted
 topologyManagerScope: pod
 topologyManagerPolicyOptions: {prefer-closest-numa-nodes: 'true'}
 memoryManagerPolicy: Static
-`), []string{"--kube-reserved=memory=1Gi,cpu=250m", "--reserved-cpus=1-2", "--cpu-manager-policy-options=align-by-socket=true,full-pcpus-only=false", "--topology-manager-policy", "best-effort", "--topology-manager-scope=container", "--topology-manager-policy-options=max-allowable-numa-nodes=9", "--memory-manager-policy=None"},
+`), []string{"--kube-reserved=memory=1Gi,cpu=250m", "--reserved-cpus=1-2", "--cpu-manager-policy-options=align-by-socket=true", "--cpu-manager-policy-options=full-pcpus-only=false", "--topology-manager-policy", "best-effort", "--topology-manager-scope=container", "--topology-manager-policy-options=max-allowable-numa-nodes=9", "--memory-manager-policy=None"},
 			`{"cpuManagerPolicyOptions":{"align-by-socket":"true","full-pcpus-only":"false"},"reserved":"1250m","reservedCPUs":"1-2","topologyManagerPolicy":"best-effort","topologyManagerScope":"container","topologyManagerPolicyOptions":{"max-allowable-numa-nodes":"9"},"memoryManagerPolicy":"None",` + places + `}`},
+		"a flag several times": {write(testConfig, kubeletHeader+"kubeReserved: {cpu: 500m}\n"),
+			[]string{"--kube-reserved=cpu=250m", "--kube-reserved=memory=1Gi", "--system-reserved=cpu=1", "--system-reserved=cpu=2,pid=100", "--topology-manager-policy-options=a=b", "--topology-manager-policy-options=c=d,e=f"},
+			`{"reserved":"2250m","topologyManagerPolicyOptions":{"a":"b","c":"d","e":"f"},` + places + `}`},
+		"a flag without a value": {write(testConfig, kubeletHeader+"kubeReserved: {cpu: 500m}\n"), []string{"--kube-reserved="}, `{` + places + `}`},
 		"drop-ins over a file": {func(h *testHost) {
 			h.write(testConfig, kubeletHeader+"kubeReserved: {cpu: 500m}\ntopologyManagerPolicy: restricted\n")
 			h.write(testConfigDir+"/50.conf", kubeletHeader+"kubeReserved: {cpu: 600m}\n")
@@ -80,7 +84,7 @@ func TestObservedIsHowRKE2WouldStartAKubelet(t *testing.T) {
 	h := newTestHost(t)
 	h.write(testConfig, kubeletHeader+"kubeReserved: {cpu: 500m}\n")
 	h.write(rke2Config, "kubelet-arg:\n- kube-reserved=cpu=1\n- topology-manager-policy=restricted\n")
-	h.write(rke2Config+".d/90.yaml", "kubelet-arg+:\n- kube-reserved=cpu=2\n")
+	h.write(rke2Config+".d/90.yaml", "kubelet-arg+:\n- kube-reserved=cpu=2\n- kube-reserved=memory=1Gi\n- system-reserved=memory=1Gi\n")
 	// The flags are those of an earlier configuration.
 	pid := h.cmdline(kubeletArgs("--kube-reserved=cpu=1", "--system-reserved=cpu=100m", "--cpu-manager-policy-options=full-pcpus-only=true")...)
 	host := h.open()
@@ -92,13 +96,40 @@ func TestObservedIsHowRKE2WouldStartAKubelet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host.configure(k, effective(args))
+	if err := host.configure(k, effective(args)); err != nil {
+		t.Fatal(err)
+	}
 	observed, err := host.observe(k)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fmt.Sprint(observed.Reserved.String(), observed.TopologyManagerPolicy, observed.CPUManagerPolicyOptions), "2100mrestrictedmap[]"; got != want {
+	if got, want := fmt.Sprint(observed.Reserved.String(), observed.TopologyManagerPolicy, observed.CPUManagerPolicyOptions), "2restrictedmap[]"; got != want {
 		t.Errorf("it is %s, want %s", got, want)
+	}
+}
+
+// Nobody knows the value of a variable before the unit starts.
+func TestObservedIsHowAUnitWouldStartAKubelet(t *testing.T) {
+	for name, test := range map[string]struct {
+		unit []string
+		want string
+	}{
+		"no kubelet":    {[]string{"/bin/sh", "-c", "exec kubelet"}, "100m"},
+		"other amounts": {[]string{"/usr/bin/kubelet", "--system-reserved=memory=1Gi", "--kube-reserved=cpu=1", "--kube-reserved=pid=100"}, "1"},
+		"a variable":    {[]string{"/usr/bin/kubelet", "--system-reserved=${RESERVED}", "--kube-reserved", "$RESERVED", "$MORE"}, "100m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTestHost(t)
+			h.write(testConfig, kubeletHeader)
+			host := h.open()
+			k, err := host.kubeletOf(h.cmdline(kubeletArgs("--system-reserved=cpu=100m")...), test.unit, nil, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if observed, err := host.observe(k); err != nil || observed.Reserved.String() != test.want {
+				t.Errorf("it is %+v, %v, want %s", observed, err, test.want)
+			}
+		})
 	}
 }
 
@@ -127,10 +158,10 @@ func TestWhatCannotBeReadOfAKubeletIsSaid(t *testing.T) {
 			}
 			host := h.open()
 			k, err := host.kubeletOf(h.cmdline(kubeletArgs(test.args...)...), nil, nil, "")
-			if err != nil {
-				t.Fatal(err)
+			var observed *operation.Kubelet
+			if err == nil {
+				observed, err = host.observe(k)
 			}
-			observed, err := host.observe(k)
 			if err == nil || !strings.Contains(err.Error(), test.want) || (observed != nil) != test.kubelet {
 				t.Errorf("it is %+v, %v, want %q", observed, err, test.want)
 			}

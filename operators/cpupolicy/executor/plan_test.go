@@ -37,6 +37,7 @@ var both = map[string]refusal{
 	"a reservation of zero":                  {policy: operation.Static, prepare: write(testConfig, kubeletHeader+"kubeReserved: {cpu: \"0\", memory: 1Gi}\n"), want: []string{"needs a reservation"}},
 	"a reservation of CPUs":                  {policy: operation.Static, prepare: write(testConfig, kubeletHeader+"reservedSystemCPUs: '0'\n")},
 	"a reservation by a flag":                {policy: operation.Static, prepare: write(testConfig, kubeletHeader), args: []string{"--system_reserved", "memory=1Gi,cpu=100m"}},
+	"a reservation by one of several flags":  {policy: operation.Static, prepare: write(testConfig, kubeletHeader), args: []string{"--kube-reserved=cpu=100m", "--kube-reserved=memory=1Gi"}},
 	"a flag that takes the reservation away": {policy: operation.Static, args: []string{"--kube-reserved=memory=1Gi"}, want: []string{"needs a reservation"}},
 	"a pinning file with a pool": {policy: operation.Static, prepare: func(h *testHost) {
 		h.write(testConfig, kubeletHeader)
@@ -198,6 +199,11 @@ var ofRKE2 = map[string]refusal{
 			h.t.Fatal(err)
 		}
 	}, want: []string{"/etc/rancher/rke2: no such file"}},
+	"a reservation in one of several arguments": {policy: operation.Static, prepare: func(h *testHost) {
+		h.write(testConfig, kubeletHeader)
+		h.write("/etc/rancher/rke2/config.yaml", "kubelet-arg:\n- kube-reserved=cpu=1\n- kube-reserved=memory=1Gi\n")
+	}},
+	"a reservation that is none": {policy: operation.Static, prepare: write("/etc/rancher/rke2/config.yaml", "kubelet-arg: [kube-reserved=1]\n"), want: []string{`--kube-reserved "1"`}},
 	"a reservation that a later file drops": {policy: operation.Static, prepare: func(h *testHost) {
 		h.write(testConfig, kubeletHeader)
 		h.write("/etc/rancher/rke2/config.yaml", "kubelet-arg: [kube-reserved=cpu=1]\n")

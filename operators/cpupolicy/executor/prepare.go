@@ -73,7 +73,7 @@ func (h host) maxPodsOfRKE2(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if most, err := strconv.Atoi(effective(args)["max-pods"].value); err == nil {
+	if most, err := strconv.Atoi(last(effective(args), "max-pods").value); err == nil {
 		return most, nil
 	}
 	k, err := h.running(ctx, operation.DriverRKE2)
@@ -126,7 +126,10 @@ func (h *Host) Prepare(ctx context.Context) (path string, err error) {
 	if err := u.check(name); err != nil {
 		return "", err
 	}
-	k := &kubelet{flags: parseFlags(u.execStart[1:])}
+	k := &kubelet{}
+	if err := k.flags.parse(u.execStart[1:]); err != nil {
+		return "", err
+	}
 	if pid, err := s.below(u.mainPID, "kubelet"); err != nil {
 		return "", err
 	} else if pid != 0 {

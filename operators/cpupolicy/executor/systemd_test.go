@@ -241,7 +241,7 @@ func (s *fakeSystemd) addRKE2(unit string) {
 		if err != nil {
 			s.t.Error(err)
 		}
-		policy := effective(args)[policyFlag].value
+		policy := last(effective(args), policyFlag).value
 		kubelet = s.h.startKubelet(rke2Log, "--config="+testConfig, "--root-dir="+testRootDir, "--cpu-manager-policy="+policy)
 		return os.Getpid()
 	}
