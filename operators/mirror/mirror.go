@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,7 +59,8 @@ type Result struct {
 }
 
 // Look makes the copies those that are wanted. The error joins the problems of the sources and the failures of single
-// actions: all others were done, and the remedy is another look. It is not safe for concurrent use.
+// actions, and the remedy is another look. All others were done, but that copies stay that have the labels of one that
+// could not be written. It is not safe for concurrent use.
 func (m *Mirror) Look(ctx context.Context, want Want, now time.Time) (Result, error) {
 	for _, object := range want.Copies {
 		object.SetLabels(with(object.GetLabels(), map[string]string{m.Label: m.Value}))
@@ -71,8 +74,13 @@ func (m *Mirror) Look(ctx context.Context, want Want, now time.Time) (Result, er
 	planned := Plan(there, want, m.unwanted, now)
 	m.unwanted = planned.Unwanted
 	result, errs := Result{Again: planned.Again}, planned.Problems
+	var missing []labels.Selector
 	for _, action := range planned.Actions {
+		if action.Kind == Delete && slices.ContainsFunc(missing, func(like labels.Selector) bool { return like.Matches(labels.Set(action.Object.GetLabels())) }) {
+			continue // its successor may be what is missing
+		}
 		if err := m.do(ctx, action); err != nil {
+			missing = append(missing, labels.SelectorFromSet(action.Object.GetLabels()))
 			errs = append(errs, fmt.Errorf("%s %s: %s: %w", action.Object.GetKind(), key(action.Object), action.Kind, err))
 			continue
 		}
