@@ -6,6 +6,7 @@ package hostedconfig
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	"workload.openshift.io/operators/manifest"
@@ -60,9 +60,9 @@ func check(source corev1.ConfigMap) error {
 			KubeletConfig map[string]any `json:"kubeletConfig"`
 		} `json:"spec"`
 	}
-	err := manifest.CheckSize(value)
+	data, err := manifest.JSON(value)
 	if err == nil {
-		err = yaml.Unmarshal([]byte(value), &read)
+		err = json.Unmarshal(data, &read)
 	}
 	if err != nil {
 		return fmt.Errorf("key %s: %w", v1beta1.ConfigKey, err)

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	sigsyaml "sigs.k8s.io/yaml"
 )
 
 // Problem is something that a person has to change in a ConfigMap.
@@ -175,18 +176,17 @@ func (r *room) take(node *yaml.Node) {
 	}
 }
 
-// CheckSize returns an error if a value of one document is larger than what Split reads, or is no YAML. Call it before you decode a value
-// that someone else wrote.
-func CheckSize(value string) error {
+// JSON returns a value of one document as JSON. One that is larger than what Split reads is an error, and so is what is no YAML.
+func JSON(value string) ([]byte, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal([]byte(value), &root); err != nil {
-		return err
+		return nil, err
 	}
 	left := all
 	if left.take(&root); left.isFull() {
-		return fmt.Errorf("it has more than %s", all)
+		return nil, fmt.Errorf("it has more than %s", all)
 	}
-	return nil
+	return sigsyaml.YAMLToJSON([]byte(value))
 }
 
 // scalar returns the value of a field that is no object and no list; empty if there is none.

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
-	"sigs.k8s.io/yaml"
 )
 
 // What a hosted cluster has of its NodePools' KubeletConfigs, by the companion hostedconfig.
@@ -22,15 +21,9 @@ const (
 	KubeletConfigKey       = "config"
 )
 
-// maxKubeletConfig is the largest manifest that is read, in bytes: that of a ConfigMap.
-const maxKubeletConfig = 1 << 20
-
-// ParseKubeletConfig reads from a manifest of a KubeletConfig how it wants the kubelet to run. What it does not set is empty. A
-// manifest without a payload is an error, and so is one of another kind.
-func ParseKubeletConfig(manifest string) (Kubelet, error) {
-	if len(manifest) > maxKubeletConfig {
-		return Kubelet{}, fmt.Errorf("it has %d bytes, at most %d are read", len(manifest), maxKubeletConfig)
-	}
+// ParseKubeletConfig reads from the JSON of a KubeletConfig how it wants the kubelet to run. What it does not set is empty. One without
+// a payload is an error, and so is another kind.
+func ParseKubeletConfig(data []byte) (Kubelet, error) {
 	var object struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
@@ -38,7 +31,7 @@ func ParseKubeletConfig(manifest string) (Kubelet, error) {
 			KubeletConfig json.RawMessage `json:"kubeletConfig"`
 		} `json:"spec"`
 	}
-	if err := yaml.Unmarshal([]byte(manifest), &object); err != nil {
+	if err := json.Unmarshal(data, &object); err != nil {
 		return Kubelet{}, err
 	}
 	const kind = "KubeletConfig"

@@ -200,10 +200,10 @@ func (r *reconciler) wanted(ctx context.Context) (wanted map[string]numaresource
 			continue
 		}
 		sources[pool] = client.ObjectKeyFromObject(object).String()
-		text := object.Data[numaresources.KubeletConfigKey]
-		kubelet, err := numaresources.Kubelet{}, manifest.CheckSize(text)
+		var kubelet numaresources.Kubelet
+		data, err := manifest.JSON(object.Data[numaresources.KubeletConfigKey])
 		if err == nil {
-			kubelet, err = numaresources.ParseKubeletConfig(text)
+			kubelet, err = numaresources.ParseKubeletConfig(data)
 		}
 		if err != nil {
 			problems = append(problems, problem{reasonKubeletConfigInvalid, fmt.Sprintf("ConfigMap %s, key %s: %v", sources[pool], numaresources.KubeletConfigKey, err)})
