@@ -28,8 +28,9 @@ func TestHostDaemonsOnThePool(t *testing.T) {
 	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{Topology: topology}, host.Config{KubeletConfiguration: reserved})
 	namespace := fixture.Namespace(t, n.client, "management")
 	controlPlane, ready := n.controlPlane(t), n.ready(t)
-	weight := n.run(t, "cat /sys/fs/cgroup/kubepods.slice/cpu.weight")
-	n.run(t, "systemctl set-property --runtime system.slice AllowedCPUs=0-1 CPUWeight="+weight)
+	// Pods together weigh what they do on a host of 56 CPUs: systemd's own weight is a twentieth of that.
+	const weight = "2031"
+	n.run(t, "systemctl set-property --runtime kubepods.slice CPUWeight="+weight+"; systemctl set-property --runtime system.slice AllowedCPUs=0-1 CPUWeight="+weight)
 	for _, daemon := range []string{"kubelet", "containerd"} {
 		if list := n.run(t, "awk '$1 == \"Cpus_allowed_list:\" {print $2}' /proc/$(pidof -s "+daemon+")/status"); list != "0-1" {
 			t.Fatalf("%s may use the CPUs %q, want 0-1", daemon, list)
@@ -88,6 +89,9 @@ func TestHostDaemonsOnThePool(t *testing.T) {
 	t.Logf("%.0f probes, %.0f of them failed; %.2f s each; pressure on the daemons: %s", count, failed, (after.seconds-before.seconds)/count,
 		n.run(t, "cat /sys/fs/cgroup/system.slice/cpu.pressure 2>&1 || true"))
 	n.expectReadySince(t, ready)
+	if got := n.run(t, "cd /sys/fs/cgroup && cat kubepods.slice/cpu.weight system.slice/cpu.weight"); got != weight+"\n"+weight {
+		t.Errorf("the weights of kubepods.slice and system.slice were %s, and are %q", weight, got)
+	}
 	if failed > 0 || count < period.Seconds()/10*probed/2 {
 		t.Errorf("%.0f probes failed of %.0f, want none, and one for each pod in ten seconds", failed, count)
 	}
