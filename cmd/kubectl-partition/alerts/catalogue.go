@@ -11,6 +11,7 @@ import (
 	companion "workload.openshift.io/operators/companion/metrics"
 	tuning "workload.openshift.io/operators/tuning/metrics"
 	workloadclasses "workload.openshift.io/operators/workloadclasses/metrics"
+	"workload.openshift.io/partition"
 )
 
 // Prefix begins the names of all alerts in the rules. The short name of an alert follows.
@@ -42,6 +43,9 @@ func added(by, counter string) string {
   or increase(` + counter + `[<window>])
 )`
 }
+
+// unintended matches what pods_total counts, without pods that are ordinary as somebody means them to be.
+const unintended = `reason!~"` + string(partition.ReasonDecidedAgainst) + `|` + string(partition.ReasonNodeDoesNotCount) + `"`
 
 // placement are the codes of findings that the alert Leak counts already.
 const placement = "off-pool|on-pool|on-host|off-exclusive|task-off-set|process-moved"
@@ -109,7 +113,7 @@ and on (workload_type) max by (workload_type) (max_over_time(apiserver_workload_
 	},
 	{
 		Name: "PodsSkipped", Severity: alert.Warning, Threshold: 0,
-		Expr: added("workload_type, reason", `apiserver_workload_partitioning_pods_total{outcome="skipped",reason!~"decided_against|node_does_not_count"}`) + `
+		Expr: added("workload_type, reason", `apiserver_workload_partitioning_pods_total{outcome="skipped",`+unintended+`}`) + `
 > <threshold>`,
 		Summary:     `Pods that asked for workload type {{ $labels.workload_type }} run as ordinary pods: {{ $labels.reason }}.`,
 		Description: `Within <window>, {{ $value | printf "%.0f" }} pods asked for {{ $labels.workload_type }} and were not partitioned, with the reason {{ $labels.reason }}. They use CPUs outside of the pool, and stay as they are until they are created again. Their annotation workload.openshift.io/warning says what to change.`,

@@ -36,7 +36,7 @@ or (
 ) > 0)`},
 
 	// The service level indicators of docs/user/objectives.md.
-	{"workload_partitioning:pods_asked:increase", added("workload_type", `apiserver_workload_partitioning_pods_total{reason!~"decided_against|node_does_not_count"}`)},
+	{"workload_partitioning:pods_asked:increase", added("workload_type", `apiserver_workload_partitioning_pods_total{`+unintended+`}`)},
 	{"workload_partitioning:pods_partitioned:increase", added("workload_type", `apiserver_workload_partitioning_pods_total{outcome="partitioned"}`)},
 	// Those that nothing in the pod or its namespace kept from it. A partitioned pod has an
 	// empty reason.
