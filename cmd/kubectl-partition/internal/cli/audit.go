@@ -286,7 +286,7 @@ func printAudit(w io.Writer, r *audit.Result, wide bool) error {
 		fmt.Fprintln(w)
 	}
 	for _, f := range r.Findings {
-		fmt.Fprintf(w, "FINDING %s: %s: %s\n  -> %s\n", f.Code, output.Printable(f.Object), output.Printable(f.Message), f.Remedy)
+		printFinding(w, f, "")
 	}
 	for _, f := range r.Notes {
 		fmt.Fprintf(w, "NOTE %s: %s: %s\n", f.Code, output.Printable(f.Object), output.Printable(f.Message))
@@ -343,6 +343,11 @@ func used(perCPU []time.Duration) string {
 	return cmp.Or(strings.Join(parts, ", "), "-")
 }
 
+// printFinding prints a finding. when ends its sentence.
+func printFinding(w io.Writer, f audit.Finding, when string) {
+	fmt.Fprintf(w, "FINDING %s: %s: %s%s\n  -> %s\n", f.Code, output.Printable(f.Object), output.Printable(f.Message), when, f.Remedy)
+}
+
 func printWatch(w io.Writer, r *audit.WatchResult, wide bool) error {
 	fmt.Fprintf(w, "Method: %s.\nResolution: %s.\nWatched for %s, with %d looks.\n\n", r.Method, r.Resolution, r.Duration.Round(time.Millisecond), r.Looks)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -362,7 +367,7 @@ func printWatch(w io.Writer, r *audit.WatchResult, wide bool) error {
 	}
 	fmt.Fprintln(w)
 	for _, f := range r.Findings {
-		fmt.Fprintf(w, "FINDING %s: %s: %s (at %d of %d looks)\n  -> %s\n", f.Code, output.Printable(f.Object), output.Printable(f.Message), f.Looks, r.Looks, f.Remedy)
+		printFinding(w, f.Finding, fmt.Sprintf(" (at %d of %d looks)", f.Looks, r.Looks))
 	}
 	_, err := fmt.Fprintf(w, "Containers and sandboxes: %d. Leaked: %d. Findings: %d.\n", len(r.Containers), r.Leaks(), len(r.Findings))
 	return err
