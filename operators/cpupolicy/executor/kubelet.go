@@ -219,14 +219,18 @@ func reservedCPUs(f flags, c *configuration) string {
 // reservedAmount is the cpu of both of the kubelet's reservations.
 func reservedAmount(f flags, c *configuration) (resource.Quantity, error) {
 	var sum resource.Quantity
-	for name, amounts := range map[string]map[string]string{"kubeReserved": over(f.kubeReserved, c.KubeReserved), "systemReserved": over(f.systemReserved, c.SystemReserved)} {
-		amount := amounts["cpu"]
+	// In this order, so that the error of two wrong amounts is always the same.
+	for _, of := range []struct {
+		name    string
+		amounts map[string]string
+	}{{"kubeReserved", over(f.kubeReserved, c.KubeReserved)}, {"systemReserved", over(f.systemReserved, c.SystemReserved)}} {
+		amount := of.amounts["cpu"]
 		if amount == "" {
 			continue
 		}
 		quantity, err := resource.ParseQuantity(amount)
 		if err != nil {
-			return sum, fmt.Errorf("the kubelet's %s: cpu %q: %w", name, amount, err)
+			return sum, fmt.Errorf("the kubelet's %s: cpu %q: %w", of.name, amount, err)
 		}
 		sum.Add(quantity)
 	}
