@@ -89,6 +89,24 @@ func TestWhatCannotBeRead(t *testing.T) {
 	}
 }
 
+// What one document holds as JSON has the bounds of Split.
+func TestJSON(t *testing.T) {
+	for name, test := range map[string]struct{ value, want, err string }{
+		"YAML":                           {"a: [1, b]\n", `{"a":[1,"b"]}`, ""},
+		"nothing":                        {"", "null", ""},
+		"something that is no manifest":  {"\t", "", "yaml"},
+		"more than a ConfigMap may have": {strings.Repeat("x", 1<<20+1), "", "it has more than"},
+		"many aliases of a long text":    {"x: &a " + strings.Repeat("x", 4<<10) + "\ny: [" + strings.Repeat("*a, ", 300) + "]\n", "", "it has more than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := JSON(test.value)
+			if string(got) != test.want || (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("it is %s, %v; want %s, %q", got, err, test.want, test.err)
+			}
+		})
+	}
+}
+
 // FuzzSplit finds an answer to every text, with places that are in it.
 func FuzzSplit(f *testing.F) {
 	f.Add(tuned + "---\n" + profile)
