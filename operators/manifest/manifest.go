@@ -155,7 +155,7 @@ func (m *Manifest) read(exact *bool, left *room) (has bool, problems []Problem) 
 // times as much memory, and a few thousand aliases of one long text would fill any.
 type room struct{ nodes, bytes int }
 
-// all is the room for a value. A ConfigMap holds no more bytes than that, so only aliases can exceed them.
+// all is the room for one value. No ConfigMap holds more bytes, so only aliases can exceed it.
 var all = room{20_000, 1 << 20}
 
 func (r room) String() string {

@@ -59,8 +59,8 @@ type Result struct {
 }
 
 // Look makes the copies those that are wanted. The error joins the problems of the sources and the failures of single
-// actions, and the remedy is another look. All others were done, but that copies stay that have the labels of one that
-// could not be written. It is not safe for concurrent use.
+// actions, and the remedy is another look. All other actions were done, except that a copy stays if it has the labels of
+// one that could not be written. Look is not safe for concurrent use.
 func (m *Mirror) Look(ctx context.Context, want Want, now time.Time) (Result, error) {
 	for _, object := range want.Copies {
 		object.SetLabels(with(object.GetLabels(), map[string]string{m.Label: m.Value}))

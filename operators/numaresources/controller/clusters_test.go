@@ -494,7 +494,7 @@ func namesDriven(t *testing.T, c *cluster) string {
 	return ""
 }
 
-// A node that keeps changing its report causes no more writes than others, and its last report still counts.
+// A node that keeps changing its report causes no more writes than any other node, and its last report still counts.
 func bearsRestlessNodes(t *testing.T, c *cluster) string {
 	threeNodes(t, c)
 	began, before := time.Now(), written(t, c.Installed)
