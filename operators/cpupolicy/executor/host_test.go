@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -121,7 +122,7 @@ func playKubelet() {
 			fail(fmt.Errorf("configured policy %q differs from state checkpoint policy %q (%w)", policy, checkpoint.PolicyName, err))
 		}
 	}
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%v", settings["healthzPort"]))
+	listener, err := net.Listen("tcp", net.JoinHostPort(settings["healthzBindAddress"].(string), healthzPort))
 	if err != nil {
 		fail(err)
 	}
@@ -213,12 +214,7 @@ func newTestHost(t *testing.T) *testHost {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	h := &testHost{t, root}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	listener.Close()
+	address := freeAddress(t)
 	for _, dir := range []string{"etc/systemd/system", "var/lib", testRootDir, testConfigDir, "run"} {
 		if err := os.MkdirAll(h.at(dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -234,9 +230,30 @@ func newTestHost(t *testing.T) *testHost {
 	if err := os.CopyFS(h.at("sys"), os.DirFS(sysfs)); err != nil {
 		t.Fatal(err)
 	}
-	h.write(testConfig, fmt.Sprintf("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nhealthzPort: %d\nkubeReserved: {cpu: 500m}\n", port))
+	h.write(testConfig, fmt.Sprintf("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nhealthzBindAddress: %s\nkubeReserved: {cpu: 500m}\n", address))
 	h.write(testState, `{"policyName":"none","defaultCpuSet":"","checksum":1}`)
 	return h
+}
+
+// healthzPort is the kubelet's default.
+const healthzPort = "10248"
+
+// freeAddress returns an address of the loopback interface that no other kubelet has. A port that the
+// kernel chose could become that of somebody's connection while the kubelet is down.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	for {
+		address := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+		listener, err := net.Listen("tcp", net.JoinHostPort(address, healthzPort))
+		if errors.Is(err, unix.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener.Close()
+		return address
+	}
 }
 
 func (h *testHost) at(path string) string { return filepath.Join(h.root, path) }
@@ -328,6 +345,9 @@ func (h *testHost) useCommands(args ...string) {
 	}
 	h.write(SettingsFile, string(settings))
 	h.t.Cleanup(func() {
+		if h.t.Failed() {
+			h.t.Logf("the kubelet's log is %q", h.read("kubelet.log"))
+		}
 		if process, err := strconv.Atoi(strings.TrimSpace(h.read("kubelet.pid"))); err == nil {
 			_ = syscall.Kill(process, syscall.SIGKILL)
 		}
