@@ -61,6 +61,12 @@ spec:
 		tuned: strings.Replace(aTuned("later", "[sysctl]\nkernel.msgmnb=80000"), "{name: later}", "{name: later, annotations: {tuned.openshift.io/deferred: always}}", 1)}
 )
 
+// link has the flags of the network interface by which a VM reaches its API server. They are 0x1002 once it is down.
+const link = "/sys/class/net/eth1/flags"
+
+// cutsOff cuts the node off from its API server. The tests reach both another way.
+var cutsOff = configuration{name: "cut-off", profile: "cut-off", tuned: aTuned("cut-off", "[sysfs]\n"+link+"=0x1002")}
+
 // The whole way from a NodePool to the kernel of a real machine, whose boots are counted by their IDs.
 func TestAPoolsChangeCostsAMachineAtMostOneBoot(t *testing.T) {
 	var l *lab
@@ -86,6 +92,7 @@ func TestAPoolsChangeCostsAMachineAtMostOneBoot(t *testing.T) {
 		{"another PerformanceProfile makes the node another one with one boot", with(changedProfile)},
 		{"what is removed goes with one boot", with(removed)},
 		{"a deferred profile waits for the next boot", with(deferral)},
+		{"a profile that cuts the node off is left out at the next boot", with(cutOff)},
 		{"TuneD is killed and its profile is removed", with(tunedKilled)},
 		{"without a configuration TuneD's profile openshift-node is in force", with(defaults)},
 		{"machines that compute different arguments boot once they are in pools of their own", with(twoMachines)},
@@ -406,6 +413,42 @@ func deferral(t *testing.T, l *lab) {
 	}
 	l.settle(t)
 	l.await(t, msgmnb, "80000")
+}
+
+// Each reset lets the node say why it was cut off, and take a profile that was corrected.
+func cutOff(t *testing.T, l *lab) {
+	l.have(t, withSysctl)
+	l.await(t, msgmnb, "65536")
+	reset := func() {
+		t.Helper()
+		if err := l.vm.PowerOff(); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.vm.Boot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.configure(t, cutsOff)
+	l.await(t, link, "0x1002")
+	reset()
+	l.WaitFor(t, l.Limit, "the node says what cut it off", func() error {
+		is, err := l.Try(t, "", "get", "profile", "--namespace=openshift-cluster-node-tuning-operator", l.Name, `--output=jsonpath={.spec.config.tunedProfile} {.status.conditions[?(@.type=="Degraded")].reason}`)
+		if err == nil && is != cutsOff.profile+" LeftOutAtBoot" {
+			err = fmt.Errorf("it is %s", is)
+		}
+		return err
+	})
+	if log := l.Run(t, "journalctl --boot --output=cat --no-pager --unit=partition-tuned.service"); !strings.Contains(log, "the profile cut-off is left out at this boot") {
+		t.Errorf("the unit says %s", log)
+	}
+	l.await(t, link, "0x1002")
+	l.configure(t, withSysctl)
+	reset()
+	l.settle(t)
+	l.await(t, msgmnb, "65536")
+	if got := l.read(t, link); got != "0x1003" {
+		t.Errorf("%s is %s", link, got)
+	}
 }
 
 func removed(t *testing.T, l *lab) {

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/kubernetes/cluster/atomicfile"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 )
 
@@ -27,6 +28,17 @@ type kept struct{ directory string }
 
 func (k kept) profile() string { return filepath.Join(k.directory, "profile.json") }
 func (k kept) root() string    { return filepath.Join(k.directory, "root") }
+
+// tried has the hash of a Profile that TuneD was told to apply, until the operand has reached the API server after that.
+func (k kept) tried() string { return filepath.Join(k.directory, "tried") }
+
+// proven has the proof of the last Profile that Boot has applied before the operand reached the API server.
+func (k kept) proven() string { return filepath.Join(k.directory, "proven") }
+
+// proof tells a Profile of this hash from all others, and from itself under another TuneD or another kernel.
+func (k kept) proof(wanted string) string {
+	return strings.Join([]string{wanted, text(k.image()), text("/proc/sys/kernel/osrelease")}, " ")
+}
 
 // image has the name of the image whose root file system is there.
 func (k kept) image() string { return filepath.Join(k.directory, "image") }
@@ -51,6 +63,58 @@ func (d *Daemon) keep() error {
 	}
 	d.stored = wanted
 	return nil
+}
+
+// try notes that TuneD is about to apply a Profile of this hash. Without the unit there is no boot to beware of.
+func (d *Daemon) try(ctx context.Context, wanted string) {
+	d.proofAtBoot, d.unproven = "", ""
+	if d.unit() {
+		unproven, err := kept{d.Kept}.try(wanted)
+		if err != nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "Noting the profile failed: if it cuts the node off, the next boot applies it again")
+		}
+		if unproven {
+			d.unproven = wanted
+		}
+	}
+	if d.leftOut != d.unproven {
+		d.leftOut = "" // nothing else would take it away
+	}
+}
+
+// prove notes that the node reaches the API server with what TuneD holds, once that is due. It returns when it is due next; zero is never.
+func (d *Daemon) prove(ctx context.Context, now time.Time) time.Time {
+	if !d.seen || d.unproven == "" || d.unproven != d.held.Hash || d.state.phase == applying {
+		return time.Time{}
+	}
+	if at := d.begun.Add(d.Probation); d.proveAt.Before(at) {
+		d.proveAt = at
+	}
+	if now.Before(d.proveAt) {
+		return d.proveAt
+	}
+	d.proveAt = now.Add(reportAgain)
+	k := kept{d.Kept}
+	asked, cancel := context.WithTimeout(ctx, min(asking, d.Probation))
+	defer cancel()
+	_, err := d.uninstalled(asked)
+	if err == nil {
+		if d.proofAtBoot != "" {
+			if err := atomicfile.Write(k.proven(), []byte(d.proofAtBoot), 0o600); err != nil {
+				logr.FromContextOrDiscard(ctx).Error(err, "A boot while the API server is away may leave the profile out", "profile", d.held.Profile)
+			}
+		}
+		err = absent(os.Remove(k.tried()))
+	}
+	if err != nil && ctx.Err() == nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "The profile is not proven yet: the next boot leaves it out", "profile", d.held.Profile)
+	}
+	if err != nil {
+		return d.proveAt
+	}
+	d.unproven, d.leftOut, d.state.leftOut = "", "", false
+	d.reportSoon(now)
+	return time.Time{}
 }
 
 // keepImage keeps the root file system that this program runs in, unless it is kept already. It returns at once; the channel is closed
@@ -88,7 +152,7 @@ func (d *Daemon) forget() error {
 // store keeps a Profile, or removes it if it asks for nothing.
 func (k kept) store(profile *tunedv1.Profile) error {
 	if hashOf(profile) == "" {
-		return absent(os.Remove(k.profile()))
+		return errors.Join(absent(os.Remove(k.profile())), absent(os.Remove(k.tried())))
 	}
 	data, err := json.Marshal(&tunedv1.Profile{
 		ObjectMeta: metav1.ObjectMeta{Namespace: profile.Namespace, Name: profile.Name, UID: profile.UID, Generation: profile.Generation},
@@ -100,7 +164,7 @@ func (k kept) store(profile *tunedv1.Profile) error {
 	if err := os.MkdirAll(k.directory, 0o700); err != nil {
 		return err
 	}
-	return replace(k.profile(), string(data))
+	return atomicfile.Write(k.profile(), data, 0o600)
 }
 
 // load returns the Profile, or nil if there is none.
@@ -114,6 +178,24 @@ func (k kept) load() (*tunedv1.Profile, error) {
 		return nil, fmt.Errorf("%s: %w", k.profile(), err)
 	}
 	return profile, nil
+}
+
+// text returns the content of a file; empty if there is none.
+func text(path string) string {
+	data, _ := os.ReadFile(path)
+	return strings.TrimSpace(string(data))
+}
+
+// try notes that TuneD is about to apply a Profile of this hash; empty stands for none. It outlives a node that ends at that. It reports
+// whether the Profile is yet to be proven.
+func (k kept) try(wanted string) (unproven bool, err error) {
+	if wanted == "" || k.proof(wanted) == text(k.proven()) {
+		return false, absent(os.Remove(k.tried()))
+	}
+	if err := os.MkdirAll(k.directory, 0o700); err != nil {
+		return false, err
+	}
+	return true, atomicfile.Write(k.tried(), []byte(wanted), 0o600)
 }
 
 // storeImage copies a root file system, without what is mounted in it, unless that of this image is there.
@@ -191,14 +273,15 @@ func startOf(program string) (start time.Time) {
 // next Run goes on with them. It does nothing if there is no Profile, or if Run was here in this boot. EtcDir and RunDir are as the host
 // has them. The process must have a mount namespace of its own, which it changes.
 //
-// The error says that TuneD has not applied the Profile within ApplyLimit, or why it cannot.
+// A Profile can cut its node off from the API server, which then cannot correct it. So Boot leaves out one that was tried already, and since
+// which Run has not reached the API server, unless Run has reached it at an earlier boot with this Profile, this image and this kernel.
+//
+// The error says that Boot has left the Profile out, that TuneD has not applied it within ApplyLimit, or why it cannot.
 func (d *Daemon) Boot(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx)
-	profile, err := kept{d.Kept}.load()
+	k := kept{d.Kept}
+	profile, err := k.load()
 	if err != nil || profile == nil {
-		return err
-	}
-	if err := d.enter(kept{d.Kept}.root()); err != nil {
 		return err
 	}
 	d.defaults()
@@ -210,6 +293,17 @@ func (d *Daemon) Boot(ctx context.Context) error {
 		log.Info("A profile was applied in this boot already", "profile", record.Profile)
 		return err
 	}
+	wanted := hashOf(profile)
+	if wanted == text(k.tried()) && k.proof(wanted) != text(k.proven()) {
+		return fmt.Errorf("the profile %s is left out at this boot: when it was applied last, the node did not reach the API server", profile.Spec.Config.TunedProfile)
+	}
+	if _, err := k.try(wanted); err != nil {
+		return err
+	}
+	if err := d.enter(k.root()); err != nil {
+		return err
+	}
+	d.files = files{d.EtcDir, d.RunDir}
 	if d.held, err = d.write(profile); err != nil {
 		return err
 	}

@@ -18,7 +18,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/internal/testenv"
 	"workload.openshift.io/operators/tuning/tunedtest"
@@ -186,6 +188,136 @@ func TestTheProfileIsAppliedAtABootBeforeTheOperandRuns(t *testing.T) {
 	if got := n.Value(t); got != tunedtest.Original {
 		t.Errorf("%s is %s without a profile", tunedtest.Sysctl, got)
 	}
+}
+
+// A profile may take a node's network away, or end its kernel. It can be corrected only while the node reaches the API server.
+func TestABootLeavesOutAProfileAfterWhichTheNodeWasNotSeen(t *testing.T) {
+	n := newNode(t)
+	n.keeping()
+	boot := func(applies bool) {
+		t.Helper()
+		n.goesDown()
+		log, want := n.hostApplies(time.Minute, applies), tunedtest.Original
+		if applies {
+			want = "32768"
+		} else if !strings.Contains(log, "the profile p is left out at this boot") {
+			t.Errorf("it said %s", log)
+		}
+		if got := n.Value(t); got != want {
+			t.Errorf("%s is %s before the operand runs, want %s", tunedtest.Sysctl, got, want)
+		}
+	}
+	n.probation = time.Hour
+	n.start()
+	n.wants(spec(sets("32768")))
+	n.asExpected(30 * time.Second)
+	n.keeps("=32768")
+	boot(false)
+
+	// The operand says so before it applies the profile, which may be the last that the node says.
+	watcher, err := NewClient(n.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	updates, err := watcher.Watch(t.Context(), &tunedv1.ProfileList{}, client.InNamespace(tunedv1.Namespace), client.MatchingFields{"metadata.name": n.name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer updates.Stop()
+	n.probation = time.Second
+	n.start()
+	for event := range updates.ResultChan() {
+		profile := event.Object.(*tunedv1.Profile)
+		degraded := meta.FindStatusCondition(profile.Status.Conditions, tunedv1.ConditionDegraded)
+		if degraded == nil || degraded.Reason != ReasonLeftOutAtBoot {
+			continue
+		}
+		if meta.IsStatusConditionTrue(profile.Status.Conditions, tunedv1.ConditionApplied) || profile.Status.ObservedGeneration != profile.Generation {
+			t.Errorf("what is told first, about generation %d, is %+v", profile.Generation, profile.Status)
+		}
+		break
+	}
+	proven := func() {
+		t.Helper()
+		vanishes(t, kept{n.kept}.tried())
+	}
+	// The node is still there.
+	proven()
+	n.asExpected(30 * time.Second)
+	boot(true)
+	boot(false)
+
+	// Once the node was seen after such a boot, an API server that is away for long takes no boot its profile.
+	for range 2 {
+		n.start()
+		proven()
+		boot(true)
+	}
+	boot(true)
+	boot(true)
+	// With another TuneD the same profile may cut the node off.
+	image := kept{n.kept}.image()
+	if err := os.WriteFile(image, []byte("another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	boot(true)
+	boot(false)
+	if err := os.WriteFile(image, []byte("test"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	// What is corrected meanwhile is applied, and no word is lost about it.
+	n.probation = time.Hour
+	n.start()
+	n.wants(spec(sets("40000")))
+	n.asExpected(30 * time.Second)
+	n.keeps("=40000")
+	boot(false)
+	n.wants(spec(sets("50000")))
+	n.start()
+	n.asExpected(30 * time.Second)
+	n.Eventually(t, "50000", time.Second)
+
+	// A note does not outlive its profile.
+	n.keeps("=50000")
+	boot(false)
+	n.wantsNothing()
+	n.start()
+	proven()
+}
+
+// vanishes waits until there is no such file.
+func vanishes(t *testing.T, path string) {
+	t.Helper()
+	testenv.Eventually(t, 30*time.Second, func() error {
+		if data, err := os.ReadFile(path); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s is %q: %v", path, data, err)
+		}
+		return nil
+	})
+}
+
+// The API server answers all the while.
+func TestABootLeavesOutNoProfileWithWhichTunedEnds(t *testing.T) {
+	n := newNodeOf(t, nil)
+	n.keeping()
+	c, err := NewClient(n.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory := t.TempDir()
+	d := &Daemon{Node: n.name, Client: c, Python: "/bin/false", EtcDir: filepath.Join(directory, "etc"), RunDir: filepath.Join(directory, "run"), BootID: "boot",
+		Kept: n.kept, Unit: n.unit, Image: "test", Settle: time.Millisecond, Probation: time.Second}
+	ended := make(chan error)
+	go func() { ended <- d.Run(t.Context()) }()
+	t.Cleanup(func() {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	n.wants(spec(sets("32768")))
+	n.keeps("=32768")
+	vanishes(t, kept{n.kept}.tried())
 }
 
 // The kubelet waits for it.

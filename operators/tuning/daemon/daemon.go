@@ -39,6 +39,8 @@ type Daemon struct {
 	ApplyLimit time.Duration
 	// UndoLimit is how long TuneD may take to undo one. Zero is DefaultUndoLimit.
 	UndoLimit time.Duration
+	// Probation is after how long the node must still reach the API server, for a boot to rely on a profile. Zero is DefaultProbation.
+	Probation time.Duration
 
 	files
 	desired *tunedv1.Profile
@@ -52,6 +54,14 @@ type Daemon struct {
 	booted bool
 	// stored is the hash of the Profile that is kept for the next boot.
 	stored string
+	// unproven is the hash of a Profile with which the node has not reached the API server yet, and proveAt is when that is tried next.
+	unproven string
+	proveAt  time.Time
+	// proofAtBoot is the proof of that Profile if Boot has applied it.
+	proofAtBoot string
+	// leftOut is the hash of a Profile that Boot has left out, until it is proven. toldSo is true once that is due to be told.
+	leftOut string
+	toldSo  bool
 	// begun is when the running TuneD was started, or told to reload.
 	begun, started time.Time
 	failures       int
@@ -64,6 +74,7 @@ const (
 	DefaultSettle     = 2 * time.Second
 	DefaultApplyLimit = time.Minute
 	DefaultUndoLimit  = 30 * time.Second
+	DefaultProbation  = 3 * time.Second
 )
 
 const (
@@ -86,6 +97,7 @@ func (d *Daemon) defaults() {
 	d.Settle = cmp.Or(d.Settle, DefaultSettle)
 	d.ApplyLimit = cmp.Or(d.ApplyLimit, DefaultApplyLimit)
 	d.UndoLimit = cmp.Or(d.UndoLimit, DefaultUndoLimit)
+	d.Probation = cmp.Or(d.Probation, DefaultProbation)
 	d.files = files{d.EtcDir, d.RunDir}
 	d.stored = "not known"
 }
@@ -104,7 +116,17 @@ func (d *Daemon) Run(ctx context.Context) error {
 		log.Error(err, "Ignoring the record of what TuneD ran with")
 	}
 	d.state.record = d.held
-	if applied := d.appliedAtBoot(d.BootID); !applied.IsZero() {
+	applied := d.appliedAtBoot(d.BootID)
+	if d.unit() {
+		k := kept{d.Kept}
+		d.unproven = text(k.tried())
+		if !applied.IsZero() {
+			d.proofAtBoot = k.proof(d.unproven)
+		} else if d.booted {
+			d.leftOut = d.unproven
+		}
+	}
+	if !applied.IsZero() {
 		kubelet := startOf("kubelet")
 		log.Info("TuneD applied the profile at the boot", "profile", d.held.Profile, "applied", applied, "kubeletStarted", kubelet, "before", applied.Before(kubelet))
 	}
@@ -162,6 +184,7 @@ func (d *Daemon) take(ctx context.Context, e event, now time.Time) {
 			d.state.phase = failed
 		}
 	case e.outcome != nil:
+		d.proveAt = now.Add(d.Probation) // a TuneD that starts takes seconds
 		if d.state.phase = applied; !e.outcome.ok {
 			d.state.phase = failed
 		}
@@ -191,6 +214,7 @@ func (d *Daemon) step(ctx context.Context, now time.Time) time.Duration {
 	if d.state.waits = changes && d.waits(); d.state.waits {
 		changes = false
 	}
+	d.state.leftOut = d.leftOut != "" && d.leftOut == wanted && !d.state.waits
 	if d.seen && !changes {
 		if d.booted && wanted != "" {
 			d.notes(ctx) // Boot has applied it
@@ -221,8 +245,15 @@ func (d *Daemon) step(ctx context.Context, now time.Time) time.Duration {
 			d.reportSoon(now)
 		}
 	}
+	if at := d.prove(ctx, now); !at.IsZero() {
+		until(at)
+	}
 	if changes && d.state.phase != applying && (d.running != nil || d.held.Profile == "") {
-		if settled := d.since.Add(d.Settle); now.Before(settled) && !d.since.IsZero() {
+		if d.state.leftOut && !d.toldSo {
+			// Once it is applied, the node may tell nothing any more.
+			d.toldSo, d.reportAt = true, now
+			until(now)
+		} else if settled := d.since.Add(d.Settle); now.Before(settled) && !d.since.IsZero() {
 			until(settled)
 		} else if now.Before(d.restart) && d.running == nil {
 			until(d.restart)
@@ -285,11 +316,14 @@ func (d *Daemon) change(ctx context.Context, now time.Time) {
 		if err := d.clear(undone); err != nil {
 			log.Error(err, "Removing the profiles failed")
 		}
+		d.try(ctx, "")
 		if !d.booted {
 			d.notes(ctx)
 		}
 		return
 	}
+	d.try(ctx, hashOf(d.desired))
+	_ = d.keep() // step does so again, and says why it fails
 	record, err := d.write(d.desired)
 	if err != nil {
 		d.state.problem = err

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 // tuned is the daemon of the node $2, with the kubeconfig $1, in the boot $3. It keeps what the next boot needs in $4, if the unit $5 is
-// there.
+// there. $6 is its probation.
 func tuned() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -52,7 +52,11 @@ func tuned() int {
 	if err != nil {
 		panic(err)
 	}
-	d := &Daemon{Node: os.Args[2], Client: c, Python: tunedtest.Python, EtcDir: "/etc/tuned", RunDir: "/run/tuned", BootID: os.Args[3], Kept: os.Args[4], Unit: os.Args[5], Image: "test"}
+	probation, err := time.ParseDuration(os.Args[6])
+	if err != nil {
+		panic(err)
+	}
+	d := &Daemon{Node: os.Args[2], Client: c, Python: tunedtest.Python, EtcDir: "/etc/tuned", RunDir: "/run/tuned", BootID: os.Args[3], Kept: os.Args[4], Unit: os.Args[5], Image: "test", Probation: probation}
 	if err := d.Run(logr.NewContext(ctx, klog.Background())); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -70,12 +74,17 @@ type node struct {
 	daemon *testenv.Process
 	// kept and unit are what the daemon keeps for the next boot, and for which unit; empty is nothing.
 	kept, unit string
+	// probation is the daemon's; zero is the default.
+	probation time.Duration
 }
 
 var nodes atomic.Int32
 
-func newNode(t *testing.T) *node {
-	n := &node{T: t, Kernel: tunedtest.New(t), ControlPlane: testenv.Start(t), name: fmt.Sprintf("node-%d", nodes.Add(1))}
+func newNode(t *testing.T) *node { return newNodeOf(t, tunedtest.New(t)) }
+
+// newNodeOf returns a node with this kernel; nil if no TuneD is to run.
+func newNodeOf(t *testing.T, kernel *tunedtest.Kernel) *node {
+	n := &node{T: t, Kernel: kernel, ControlPlane: testenv.Start(t), name: fmt.Sprintf("node-%d", nodes.Add(1))}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tunedv1.Namespace}}
 	if err := n.Client.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
@@ -90,7 +99,7 @@ func (n *node) start() {
 
 func (n *node) run(kubeconfig string) *testenv.Process {
 	n.Helper()
-	return n.Kernel.Run(n.T, "tuned", kubeconfig, n.name, fmt.Sprint("boot ", n.boots), n.kept, n.unit)
+	return n.Kernel.Run(n.T, "tuned", kubeconfig, n.name, fmt.Sprint("boot ", n.boots), n.kept, n.unit, n.probation.String())
 }
 
 // restart replaces the daemon, as an upgrade does.

@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,6 +30,7 @@ const (
 	ReasonSysctlOverride    = "TunedSysctlOverride"
 	ReasonUnsupportedPlugin = "UnsupportedPlugin"
 	ReasonArgumentsRefused  = "KernelArgumentsRefused"
+	ReasonLeftOutAtBoot     = "LeftOutAtBoot"
 )
 
 // phase is how far TuneD is with what is in force.
@@ -48,6 +50,8 @@ type observed struct {
 	phase  phase
 	// waits is true while the Profile has another profile, for the node's next boot.
 	waits bool
+	// leftOut is true if Boot has left the Profile out.
+	leftOut bool
 	// said are the lines of TuneD's log that matter, by what they are.
 	errors, warnings, overrides []string
 	// last is where a line that continues another belongs.
@@ -103,7 +107,7 @@ func (o *observed) take(l *line) {
 func (o *observed) status(profile *tunedv1.Profile, now time.Time) tunedv1.ProfileStatus {
 	status := tunedv1.ProfileStatus{Bootcmdline: o.cmdline, Conditions: slices.Clone(profile.Status.Conditions)}
 	switch {
-	case o.waits || o.record.Hash == hashOf(profile):
+	case o.waits || o.leftOut || o.record.Hash == hashOf(profile):
 		status.ObservedGeneration = profile.Generation
 	case o.record.UID == profile.UID:
 		status.ObservedGeneration = o.record.Generation
@@ -129,7 +133,7 @@ func (o *observed) status(profile *tunedv1.Profile, now time.Time) tunedv1.Profi
 	case o.phase == applied:
 		set(tunedv1.ConditionApplied, true, ReasonAsExpected, fmt.Sprintf("TuneD has applied the profile %s.", name))
 	case o.phase == applying || o.phase == idle:
-		set(tunedv1.ConditionApplied, false, ReasonApplying, fmt.Sprintf("TuneD has not applied the profile %s yet.", name))
+		set(tunedv1.ConditionApplied, false, ReasonApplying, fmt.Sprintf("TuneD has not applied the profile %s yet.", cmp.Or(name, profile.Spec.Config.TunedProfile)))
 	case o.phase == timedOut:
 		set(tunedv1.ConditionApplied, false, ReasonTimeout, fmt.Sprintf("TuneD has not applied the profile %s in time.", name))
 	default:
@@ -156,6 +160,8 @@ func (o *observed) status(profile *tunedv1.Profile, now time.Time) tunedv1.Profi
 		set(tunedv1.ConditionDegraded, true, ReasonTimeout, "TuneD neither applied the profile nor reported an error. A script or a command of the profile may not return.")
 	case o.phase == failed:
 		set(tunedv1.ConditionDegraded, true, ReasonTunedError, "TuneD could not apply the profile.")
+	case o.leftOut:
+		set(tunedv1.ConditionDegraded, true, ReasonLeftOutAtBoot, fmt.Sprintf("The node was told to apply the profile %s, did not reach the API server after that, and has booted without it. It is applied now. If the node is cut off again, correct the profile and reset the node.", profile.Spec.Config.TunedProfile))
 	case profile.Annotations[tuning.RefusedAnnotation] != "":
 		set(tunedv1.ConditionDegraded, true, ReasonArgumentsRefused, "Kernel arguments are refused, and no node of the NodePool boots with what TuneD computes: "+profile.Annotations[tuning.RefusedAnnotation])
 	case len(o.overrides) > 0:
