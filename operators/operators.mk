@@ -35,6 +35,7 @@ generate: packages ## Write the companions' CRDs, roles and deepcopy functions f
 WAITING ?= 4
 .PHONY: operators-test
 operators-test: build $(if $(SHORT),,operators-machines) ## Run the companions' tests, with a kube-apiserver and etcd for each package
+	@scripts/install-packages.sh tuned
 	cd operators && $(ALIKE) $(CONTROL_PLANE) go test -vet=off -count=1 -p $(WAITING) $(SHORT) ./...
 
 # Controllers of machines of OpenShift and Cluster API, for tests. Their modules have dependencies of their own.

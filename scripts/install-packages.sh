@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Install the Debian packages that building and running a node needs, and Go, if
 # any of them is missing; with the argument vm, those of virtual machines, too, with images those
-# of images, with export-tree those of upstream's scripts, with local-up those of hack/local-up-cluster.sh, and with browser
-# a browser.
+# of images, with export-tree those of upstream's scripts, with local-up those of hack/local-up-cluster.sh, with browser
+# a browser, and with tuned TuneD, where no systemd would start it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -44,6 +44,14 @@ fi
 
 if [[ ${1:-} == browser ]]; then
   packages+=(chromium) # the tests of cpupolicy's console
+fi
+
+if [[ ${1:-} == tuned && ! -e /usr/sbin/tuned ]]; then
+  if [[ -d /run/systemd/system ]]; then
+    echo "tests with TuneD are skipped: it is not installed, and Debian's package would tune this host" >&2
+  else
+    packages+=(tuned)
+  fi
 fi
 
 missing=()
