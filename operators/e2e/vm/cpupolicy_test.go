@@ -238,12 +238,7 @@ func powerFails(t *testing.T, s *site) {
 	n := s.first()
 	n.MustRequest(t, "static")
 	n.AwaitStep(t, "healthy")
-	if err := n.vm.PowerOff(); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.vm.Boot(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	n.reset(t)
 	ended := n.AwaitEnd(t)
 	t.Logf("after the boot it has ended with %+v", ended)
 	log := n.Run(t, "journalctl --boot --output=cat --unit=partition-agent-cpu-policy.service --unit=kubelet.service _PID=1")

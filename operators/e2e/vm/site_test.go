@@ -197,6 +197,17 @@ func (n *node) restart(t *testing.T) {
 	})
 }
 
+// reset cuts the VM's power, and boots it again.
+func (n *node) reset(t *testing.T) {
+	t.Helper()
+	if err := n.vm.PowerOff(); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.vm.Boot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // write writes a file of the node.
 func (n *node) write(t *testing.T, path, content string) {
 	t.Helper()

@@ -419,18 +419,9 @@ func deferral(t *testing.T, l *lab) {
 func cutOff(t *testing.T, l *lab) {
 	l.have(t, withSysctl)
 	l.await(t, msgmnb, "65536")
-	reset := func() {
-		t.Helper()
-		if err := l.vm.PowerOff(); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.vm.Boot(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
 	l.configure(t, cutsOff)
 	l.await(t, link, "0x1002")
-	reset()
+	l.reset(t)
 	l.WaitFor(t, l.Limit, "the node says what cut it off", func() error {
 		is, err := l.Try(t, "", "get", "profile", "--namespace=openshift-cluster-node-tuning-operator", l.Name, `--output=jsonpath={.spec.config.tunedProfile} {.status.conditions[?(@.type=="Degraded")].reason}`)
 		if err == nil && is != cutsOff.profile+" LeftOutAtBoot" {
@@ -443,7 +434,7 @@ func cutOff(t *testing.T, l *lab) {
 	}
 	l.await(t, link, "0x1002")
 	l.configure(t, withSysctl)
-	reset()
+	l.reset(t)
 	l.settle(t)
 	l.await(t, msgmnb, "65536")
 	if got := l.read(t, link); got != "0x1003" {

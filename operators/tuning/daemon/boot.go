@@ -65,6 +65,20 @@ func (d *Daemon) keep() error {
 	return nil
 }
 
+// recall takes what earlier boots have noted. atBoot is true if Boot has applied a Profile in this one.
+func (d *Daemon) recall(atBoot bool) {
+	if !d.unit() {
+		return
+	}
+	k := kept{d.Kept}
+	d.unproven = text(k.tried())
+	if atBoot {
+		d.proofAtBoot = k.proof(d.unproven)
+	} else if d.booted {
+		d.leftOut = d.unproven
+	}
+}
+
 // try notes that TuneD is about to apply a Profile of this hash. Without the unit there is no boot to beware of.
 func (d *Daemon) try(ctx context.Context, wanted string) {
 	d.proofAtBoot, d.unproven = "", ""
@@ -101,18 +115,18 @@ func (d *Daemon) prove(ctx context.Context, now time.Time) time.Time {
 	if err == nil {
 		if d.proofAtBoot != "" {
 			if err := atomicfile.Write(k.proven(), []byte(d.proofAtBoot), 0o600); err != nil {
-				logr.FromContextOrDiscard(ctx).Error(err, "A boot while the API server is away may leave the profile out", "profile", d.held.Profile)
+				logr.FromContextOrDiscard(ctx).Error(err, "Noting the proof failed: a boot may leave the profile out while the API server is down", "profile", d.held.Profile)
 			}
 		}
 		err = absent(os.Remove(k.tried()))
 	}
-	if err != nil && ctx.Err() == nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "The profile is not proven yet: the next boot leaves it out", "profile", d.held.Profile)
-	}
 	if err != nil {
+		if ctx.Err() == nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "The profile is not proven yet: the next boot leaves it out", "profile", d.held.Profile)
+		}
 		return d.proveAt
 	}
-	d.unproven, d.leftOut, d.state.leftOut = "", "", false
+	d.unproven, d.leftOut = "", ""
 	d.reportSoon(now)
 	return time.Time{}
 }

@@ -75,14 +75,31 @@ func keepImage() int {
 func (n *node) keeping() {
 	n.Helper()
 	n.kept, n.unit = n.TempDir(), filepath.Join(n.TempDir(), "partition-tuned.service")
-	for path, text := range map[string]string{n.unit: "", (kept{n.kept}).image(): "test"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			n.Fatal(err)
-		}
+	if err := os.WriteFile(n.unit, nil, 0o600); err != nil {
+		n.Fatal(err)
 	}
+	n.keepsImage("test")
 	if err := os.Mkdir(kept{n.kept}.root(), 0o700); err != nil {
 		n.Fatal(err)
 	}
+}
+
+// keepsImage gives the image that is kept a name.
+func (n *node) keepsImage(name string) {
+	n.Helper()
+	if err := os.WriteFile(kept{n.kept}.image(), []byte(name), 0o600); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// client returns one as the daemon has it, which can watch.
+func (n *node) client() client.WithWatch {
+	n.Helper()
+	c, err := NewClient(n.Config)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return c
 }
 
 // keeps waits until a profile is kept that has this text.
@@ -215,11 +232,7 @@ func TestABootLeavesOutAProfileAfterWhichTheNodeWasNotSeen(t *testing.T) {
 	boot(false)
 
 	// The operand says so before it applies the profile, which may be the last that the node says.
-	watcher, err := NewClient(n.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	updates, err := watcher.Watch(t.Context(), &tunedv1.ProfileList{}, client.InNamespace(tunedv1.Namespace), client.MatchingFields{"metadata.name": n.name})
+	updates, err := n.client().Watch(t.Context(), &tunedv1.ProfileList{}, client.InNamespace(tunedv1.Namespace), client.MatchingFields{"metadata.name": n.name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +260,7 @@ func TestABootLeavesOutAProfileAfterWhichTheNodeWasNotSeen(t *testing.T) {
 	boot(true)
 	boot(false)
 
-	// Once the node was seen after such a boot, an API server that is away for long takes no boot its profile.
+	// Once the node has been seen after such a boot, later boots apply the profile even while the API server is down.
 	for range 2 {
 		n.start()
 		proven()
@@ -256,17 +269,12 @@ func TestABootLeavesOutAProfileAfterWhichTheNodeWasNotSeen(t *testing.T) {
 	boot(true)
 	boot(true)
 	// With another TuneD the same profile may cut the node off.
-	image := kept{n.kept}.image()
-	if err := os.WriteFile(image, []byte("another"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	n.keepsImage("another")
 	boot(true)
 	boot(false)
-	if err := os.WriteFile(image, []byte("test"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	n.keepsImage("test")
 
-	// What is corrected meanwhile is applied, and no word is lost about it.
+	// A profile that was corrected while the node was down is applied, and nothing is reported as left out.
 	n.probation = time.Hour
 	n.start()
 	n.wants(spec(sets("40000")))
@@ -301,12 +309,8 @@ func vanishes(t *testing.T, path string) {
 func TestABootLeavesOutNoProfileWithWhichTunedEnds(t *testing.T) {
 	n := newNodeOf(t, nil)
 	n.keeping()
-	c, err := NewClient(n.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
 	directory := t.TempDir()
-	d := &Daemon{Node: n.name, Client: c, Python: "/bin/false", EtcDir: filepath.Join(directory, "etc"), RunDir: filepath.Join(directory, "run"), BootID: "boot",
+	d := &Daemon{Node: n.name, Client: n.client(), Python: "/bin/false", EtcDir: filepath.Join(directory, "etc"), RunDir: filepath.Join(directory, "run"), BootID: "boot",
 		Kept: n.kept, Unit: n.unit, Image: "test", Settle: time.Millisecond, Probation: time.Second}
 	ended := make(chan error)
 	go func() { ended <- d.Run(t.Context()) }()

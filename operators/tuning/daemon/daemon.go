@@ -117,15 +117,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	d.state.record = d.held
 	applied := d.appliedAtBoot(d.BootID)
-	if d.unit() {
-		k := kept{d.Kept}
-		d.unproven = text(k.tried())
-		if !applied.IsZero() {
-			d.proofAtBoot = k.proof(d.unproven)
-		} else if d.booted {
-			d.leftOut = d.unproven
-		}
-	}
+	d.recall(!applied.IsZero())
 	if !applied.IsZero() {
 		kubelet := startOf("kubelet")
 		log.Info("TuneD applied the profile at the boot", "profile", d.held.Profile, "applied", applied, "kubeletStarted", kubelet, "before", applied.Before(kubelet))
@@ -214,7 +206,6 @@ func (d *Daemon) step(ctx context.Context, now time.Time) time.Duration {
 	if d.state.waits = changes && d.waits(); d.state.waits {
 		changes = false
 	}
-	d.state.leftOut = d.leftOut != "" && d.leftOut == wanted && !d.state.waits
 	if d.seen && !changes {
 		if d.booted && wanted != "" {
 			d.notes(ctx) // Boot has applied it
@@ -248,6 +239,7 @@ func (d *Daemon) step(ctx context.Context, now time.Time) time.Duration {
 	if at := d.prove(ctx, now); !at.IsZero() {
 		until(at)
 	}
+	d.state.leftOut = d.leftOut != "" && d.leftOut == wanted && !d.state.waits
 	if changes && d.state.phase != applying && (d.running != nil || d.held.Profile == "") {
 		if d.state.leftOut && !d.toldSo {
 			// Once it is applied, the node may tell nothing any more.
