@@ -46,52 +46,96 @@ func KnowsGo(t *tree.Tree) error {
 
 // Release type-checks what the series can break in a tree as it stands: this project's
 // packages, those that a patch touches, and the commands that are built of them. Files of
-// the problems are relative to the project. It may return ErrOlderGo.
-func Release(ctx context.Context, t *tree.Tree) (checked int, problems []Problem, err error) {
+// the problems are relative to the project. It may return ErrOlderGo. Of a preview, modules may be
+// absent.
+func Release(ctx context.Context, t *tree.Tree) (Result, error) {
 	if err := KnowsGo(t); err != nil {
-		return 0, nil, err
+		return Result{}, err
+	}
+	previews, err := t.Project.Previews()
+	if err != nil {
+		return Result{}, err
+	}
+	from := Source{Dir: t.Dir, Flags: build.Flags}
+	if slices.Contains(previews, t.Release) {
+		if from.Empty, err = emptyModules(t); err != nil {
+			return Result{}, err
+		}
 	}
 	ours, err := t.Project.Packages()
 	if err != nil {
-		return 0, nil, err
+		return Result{}, err
 	}
 	touched, err := build.Touched(t)
 	if err != nil {
-		return 0, nil, err
+		return Result{}, err
 	}
 	patterns := slices.Concat(ours, touched)
 	for _, command := range project.HookedCommands {
 		patterns = append(patterns, "./cmd/"+command+"/...")
 	}
-	checked, problems, err = Packages(ctx, Source{Dir: t.Dir, Flags: build.Flags}, patterns...)
+	result, err := Packages(ctx, from, patterns...)
 	if err != nil {
-		return 0, nil, err
+		return Result{}, err
 	}
 	// Upstream builds the kubelet for Windows, too (hack/lib/golang.sh, KUBE_SUPPORTED_NODE_PLATFORMS).
-	_, onWindows, err := Packages(ctx, Source{Dir: t.Dir, Flags: build.Flags, GOOS: "windows"}, "./cmd/kubelet")
+	from.GOOS = "windows"
+	onWindows, err := Packages(ctx, from, "./cmd/kubelet")
 	if err != nil {
-		return 0, nil, err
+		return Result{}, err
 	}
-	for _, p := range onWindows {
-		if !slices.Contains(problems, p) {
+	for _, p := range onWindows.Problems {
+		if !slices.Contains(result.Problems, p) {
 			p.Text = "on Windows: " + p.Text
-			problems = append(problems, p)
+			result.Problems = append(result.Problems, p)
 		}
 	}
 	patches, err := patchesOf(t)
 	if err != nil {
-		return 0, nil, err
+		return Result{}, err
 	}
-	for i, p := range problems {
+	for i, p := range result.Problems {
 		if p.File == "" {
 			continue
 		}
 		if inTree, err := filepath.Rel(t.Dir, p.File); err == nil {
-			problems[i].Patches = strings.Join(patches[inTree], ", ")
+			result.Problems[i].Patches = strings.Join(patches[inTree], ", ")
 		}
-		problems[i].File = shown(t, p.File)
+		result.Problems[i].File = shown(t, p.File)
 	}
-	return checked, problems, nil
+	for i, module := range result.Absent {
+		for j, file := range module.Files {
+			if inTree, err := filepath.Rel(t.Dir, file); err == nil && patches[inTree] != nil {
+				result.Absent[i].Patched = append(result.Absent[i].Patched, inTree)
+			}
+			module.Files[j] = shown(t, file)
+		}
+	}
+	return result, nil
+}
+
+// emptyModules are the staging modules of a tree that have no packages, since they cannot be downloaded. It is not nil.
+func emptyModules(t *tree.Tree) ([]string, error) {
+	pinned, err := pins.Read(t.Project, t.Release)
+	if err != nil {
+		return nil, err
+	}
+	staging := filepath.Join(t.Dir, "staging", "src")
+	found, err := filepath.Glob(filepath.Join(staging, "k8s.io", "*", "go.mod"))
+	if err != nil {
+		return nil, err
+	}
+	empty := []string{}
+	for _, file := range found {
+		module, err := filepath.Rel(staging, filepath.Dir(file))
+		if err != nil {
+			return nil, err
+		}
+		if pinned.Modules[filepath.ToSlash(module)] == "" {
+			empty = append(empty, filepath.ToSlash(module))
+		}
+	}
+	return empty, nil
 }
 
 // patchesOf maps the files that the series touches to the patches that do.

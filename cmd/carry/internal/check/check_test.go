@@ -6,9 +6,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"golang.org/x/tools/go/packages"
 	"golang.org/x/tools/txtar"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/treetest"
@@ -138,23 +140,17 @@ func TestMutantsAreFound(t *testing.T) {
 						t.Fatalf("%s has no %q", file.Name, test.old)
 					}
 				}
-				path := filepath.Join(dir, file.Name)
-				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				write(t, filepath.Join(dir, file.Name), content)
 			}
-			checked, problems, err := Packages(t.Context(), Source{Dir: dir}, "./kubelet", "example.org/ours/managed")
+			result, err := Packages(t.Context(), Source{Dir: dir}, "./kubelet", "example.org/ours/managed")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if checked < 5 {
-				t.Errorf("only %d packages are checked", checked)
+			if result.Packages < 5 {
+				t.Errorf("only %d packages are checked", result.Packages)
 			}
 			var all []string
-			for _, p := range problems {
+			for _, p := range result.Problems {
 				all = append(all, strings.TrimPrefix(p.String(), dir+"/"))
 			}
 			for i, want := range test.want {
@@ -166,6 +162,86 @@ func TestMutantsAreFound(t *testing.T) {
 				t.Errorf("the problems are\n%s", strings.Join(all, "\n"))
 			}
 		})
+	}
+}
+
+func TestWhatUsesAMissingModuleIsToldApart(t *testing.T) {
+	t.Setenv("GOWORK", "off")
+	more := `
+-- gone/go.mod --
+module example.org/gone
+
+go 1.24.0
+-- kubelet/network.go --
+package kubelet
+
+import "example.org/gone/iptables"
+
+func Rules() *iptables.Rules { return iptables.New() }
+-- staging/dep/wrapped.go --
+package dep
+
+import "example.org/gone"
+
+type Wrapped struct{ gone.Context }
+-- kubelet/wrapped.go --
+package kubelet
+
+import "example.org/staging/dep"
+
+func Cancel(w dep.Wrapped) { w.Cancel() }
+`
+	for name, test := range map[string]struct{ old, new, want string }{
+		"only files that import it":  {},
+		"a hooked method is renamed": {"func (k *Kubelet) reconcile()", "func (k *Kubelet) reconcileAll()", "kubelet/kubelet.go:13: k.reconcile undefined"},
+		"a package is gone":          {"staging/dep\"", "staging/gone\"", ": cannot find module providing package example.org/staging/gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, file := range txtar.Parse([]byte(strings.Replace(workspace, test.old, test.new, 1) + more)).Files {
+				content := strings.Replace(string(file.Data), "\t./ours\n", "\t./ours\n\t./gone\n", 1)
+				write(t, filepath.Join(dir, file.Name), content)
+			}
+			result, err := Packages(t.Context(), Source{Dir: dir, Empty: []string{"example.org/gone"}}, "./kubelet", "example.org/ours/managed")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(result.Absent) != 1 || result.Absent[0].Module != "example.org/gone" ||
+				!slices.Equal(result.Absent[0].Files, []string{filepath.Join(dir, "kubelet/network.go"), filepath.Join(dir, "staging/dep/wrapped.go")}) {
+				t.Errorf("not checked is %v", result.Absent)
+			}
+			found := func(p Problem) bool { return strings.Contains(p.String(), test.want) }
+			if test.want == "" && len(result.Problems) > 0 || test.want != "" && !slices.ContainsFunc(result.Problems, found) {
+				t.Errorf("the problems are %v, want %q", result.Problems, test.want)
+			}
+
+			// Of a known release, all of it is a problem.
+			if result, err = Packages(t.Context(), Source{Dir: dir}, "./kubelet"); err != nil || len(result.Problems) == 0 || len(result.Absent) > 0 {
+				t.Errorf("of a known release the problems are %v, and not checked is %v, %v", result.Problems, result.Absent, err)
+			}
+		})
+	}
+}
+
+func TestARefusedModuleIsMissing(t *testing.T) {
+	// What go list says of an import, at the package that has it.
+	p := &packages.Package{PkgPath: "example.org/a", Name: "a", Errors: []packages.Error{{Kind: packages.ListError,
+		Msg: "example.org/refused/v7@v7.0.1: reading https://proxy.example.org/refused/v7/@v/v7.0.1.zip: 403 Forbidden\n\tserver response: no"}}}
+	m := missingOf([]*packages.Package{p}, nil)
+	for path, want := range map[string]string{"example.org/refused/v7": "example.org/refused/v7", "example.org/refused/v7/typed": "example.org/refused/v7", "example.org/refused/v70": "", "example.org/a": ""} {
+		if got := m.has(path); got != want {
+			t.Errorf("the missing module of %s is %q, want %q", path, got, want)
+		}
+	}
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -200,10 +276,10 @@ func TestReleaseNamesThePatchAndOurOwnFiles(t *testing.T) {
 	c.Must(c.Tree.Export(t.Context()))
 	expect := func(want ...string) {
 		t.Helper()
-		_, problems, err := Release(t.Context(), c.Tree)
+		result, err := Release(t.Context(), c.Tree)
 		c.Must(err)
 		var all []string
-		for _, p := range problems {
+		for _, p := range result.Problems {
 			all = append(all, p.String())
 		}
 		if got := strings.Join(all, "\n"); got != strings.Join(want, "\n") {

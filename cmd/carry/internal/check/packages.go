@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,6 +58,33 @@ type Source struct {
 	Flags []string
 	// GOOS is the system for which they are built. Empty means Linux, with their tests.
 	GOOS string
+	// Empty are modules without packages, in place of some that cannot be downloaded. If it is not nil, what may come of
+	// such modules, or of others that cannot be downloaded, is no problem.
+	Empty []string
+}
+
+// Result is what a type check says.
+type Result struct {
+	// Packages is how many were checked.
+	Packages int
+	Problems []Problem
+	Absent   []Absent
+}
+
+// Absent is a module that cannot be downloaded, so that what uses it was not checked.
+type Absent struct {
+	Module string
+	// Files are those that import a package of it, sorted, and Patched those of them that a patch touches.
+	Files, Patched []string
+}
+
+// String is a line for a user.
+func (a Absent) String() string {
+	text := fmt.Sprintf("%s cannot be downloaded, so no file that imports it was type-checked (%d)", a.Module, len(a.Files))
+	if len(a.Patched) > 0 {
+		text += ", nor thus what patches change in " + strings.Join(a.Patched, ", ")
+	}
+	return text
 }
 
 const load = packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports | packages.NeedDeps |
@@ -67,7 +95,7 @@ const load = packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFil
 //
 // A body of a function cannot break the packages that import it, so in files of other
 // packages it is not looked at: that makes seconds of what would be minutes.
-func Packages(ctx context.Context, from Source, patterns ...string) (checked int, problems []Problem, err error) {
+func Packages(ctx context.Context, from Source, patterns ...string) (result Result, err error) {
 	config := &packages.Config{
 		Context:    ctx,
 		Mode:       packages.NeedName | packages.NeedFiles,
@@ -79,10 +107,10 @@ func Packages(ctx context.Context, from Source, patterns ...string) (checked int
 	}
 	matched, err := packages.Load(config, patterns...)
 	if err != nil {
-		return 0, nil, goList(ctx, err)
+		return Result{}, goList(ctx, err)
 	}
 	if len(matched) == 0 {
-		return 0, nil, fmt.Errorf("no package matches %s", strings.Join(patterns, " "))
+		return Result{}, fmt.Errorf("no package matches %s", strings.Join(patterns, " "))
 	}
 	whole := map[string]bool{}
 	for _, p := range matched {
@@ -103,20 +131,27 @@ func Packages(ctx context.Context, from Source, patterns ...string) (checked int
 	}
 	roots, err := packages.Load(config, patterns...)
 	if err != nil {
-		return 0, nil, goList(ctx, err)
+		return Result{}, goList(ctx, err)
 	}
 	found := map[Problem]bool{} // A package and its test variant have the same.
+	var missing missing
+	if from.Empty != nil {
+		missing = missingOf(roots, from.Empty)
+	}
 	packages.Visit(roots, nil, func(p *packages.Package) {
-		checked++
+		if missing.has(p.PkgPath) != "" {
+			return
+		}
+		result.Packages++
 		for _, e := range p.Errors {
 			problem := problemOf(p, e)
-			if !whole[filepath.Dir(problem.File)] && unusedImport(e) {
+			if !whole[filepath.Dir(problem.File)] && unusedImport(e) || missing.explain(p, problem) {
 				continue
 			}
 			found[problem] = true
 		}
 	})
-	problems = slices.SortedFunc(maps.Keys(found), func(a, b Problem) int {
+	result.Problems = slices.SortedFunc(maps.Keys(found), func(a, b Problem) int {
 		if a.File != b.File {
 			return strings.Compare(a.File, b.File)
 		}
@@ -125,7 +160,86 @@ func Packages(ctx context.Context, from Source, patterns ...string) (checked int
 		}
 		return strings.Compare(a.Text, b.Text)
 	})
-	return checked, problems, nil
+	result.Absent = missing.absent()
+	return result, nil
+}
+
+// missing is what cannot be downloaded. Zero is nothing.
+type missing struct {
+	modules []string
+	// files maps a file to the modules of which it imports packages.
+	files map[string][]string
+	// importers are the packages of these files by their paths, and by what the name of a type begins with.
+	importers map[string]bool
+}
+
+// refused matches what go list says of a package whose module cannot be downloaded.
+var refused = regexp.MustCompile(`^(\S+)@\S+: reading \S+: (403 Forbidden|404 Not Found|410 Gone)`)
+
+// missingOf finds what is missing among packages and all that they import, besides the empty modules.
+func missingOf(roots []*packages.Package, empty []string) missing {
+	m := missing{modules: slices.Clone(empty), files: map[string][]string{}, importers: map[string]bool{}}
+	packages.Visit(roots, nil, func(p *packages.Package) {
+		for _, e := range p.Errors {
+			if found := refused.FindStringSubmatch(e.Msg); found != nil && !slices.Contains(m.modules, found[1]) {
+				m.modules = append(m.modules, found[1])
+			}
+		}
+	})
+	packages.Visit(roots, nil, func(p *packages.Package) {
+		for i, file := range p.Syntax {
+			for _, spec := range file.Imports {
+				path, _ := strconv.Unquote(spec.Path.Value)
+				module := m.has(path)
+				if module == "" || i >= len(p.CompiledGoFiles) {
+					continue
+				}
+				if name := p.CompiledGoFiles[i]; !slices.Contains(m.files[name], module) {
+					m.files[name] = append(m.files[name], module)
+				}
+				m.importers[p.PkgPath], m.importers[strconv.Quote(p.PkgPath)], m.importers[p.Name] = true, true, true
+			}
+		}
+	})
+	return m
+}
+
+// has returns the missing module of a package, or nothing.
+func (m missing) has(path string) string {
+	for _, module := range m.modules {
+		if path == module || strings.HasPrefix(path, module+"/") {
+			return module
+		}
+	}
+	return ""
+}
+
+// ofType matches what the type checker says of a type that has lost methods or fields with one that it embeds.
+var ofType = regexp.MustCompile(`\(type \*?(.+)\.\w+ has no field or method`)
+
+// explain reports whether a problem of a package may come of what is missing alone.
+func (m missing) explain(p *packages.Package, problem Problem) bool {
+	// go list forgets the other imports of such a package, too.
+	if m.files[problem.File] != nil || m.importers[p.PkgPath] && strings.HasPrefix(problem.Text, "could not import ") {
+		return true
+	}
+	found := ofType.FindStringSubmatch(problem.Text)
+	return found != nil && m.importers[found[1]]
+}
+
+func (m missing) absent() (all []Absent) {
+	for _, module := range slices.Sorted(slices.Values(m.modules)) {
+		a := Absent{Module: module}
+		for _, file := range slices.Sorted(maps.Keys(m.files)) {
+			if slices.Contains(m.files[file], module) {
+				a.Files = append(a.Files, file)
+			}
+		}
+		if len(a.Files) > 0 {
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
 func goList(ctx context.Context, err error) error {

@@ -33,26 +33,28 @@ touches the file.`,
 			for _, release := range releases {
 				t := tree.Of(checkout, release)
 				start := time.Now()
-				var checked int
-				var problems []check.Problem
+				var found check.Result
 				if err := t.Locked(cmd.Context(), func() (err error) {
 					if err := t.Update(cmd.Context()); err != nil {
 						return err
 					}
-					checked, problems, err = check.Release(cmd.Context(), t)
+					found, err = check.Release(cmd.Context(), t)
 					return err
 				}); err != nil {
 					return err
 				}
-				for _, p := range problems {
+				for _, p := range found.Problems {
 					fmt.Println(p)
 				}
-				if len(problems) > 0 {
+				for _, module := range found.Absent {
+					fmt.Println(module)
+				}
+				if len(found.Problems) > 0 {
 					failed++
-					t.Say("FAILED: %d errors in %d packages", len(problems), checked)
+					t.Say("FAILED: %d errors in %d packages", len(found.Problems), found.Packages)
 					continue
 				}
-				fmt.Printf("%s: %d packages have no type error, in %.0f s\n", release, checked, time.Since(start).Seconds())
+				fmt.Printf("%s: %d packages have no type error, in %.0f s\n", release, found.Packages, time.Since(start).Seconds())
 			}
 			if failed > 0 {
 				return fmt.Errorf("check: %d of %d releases failed", failed, len(releases))

@@ -4,10 +4,18 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/check"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/preview"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
@@ -28,7 +36,9 @@ touches, and run their upstream tests and ours. Called again, it continues where
 The release does not become a known one: its pins are in _output/RELEASE/pins, the overrides
 that it needs in _output/RELEASE/patches, and nothing that can be committed changes. Other
 commands accept it by name: carry tree, export, check, build, verify. A module that cannot be
-downloaded is replaced by its newest earlier version that can, and named.
+downloaded is replaced by its newest earlier version that can, and named. If there is none, the
+patches are applied and linted, all files that do not import the module are type-checked, and
+nothing is compiled.
 
 A conflict is left in the tree, and shown: resolve it, git add, --continue. If something
 does not compile, fix it in the tree, in the commit of its patch, --continue. With --keep the overrides go to
@@ -69,6 +79,9 @@ With --continue, --abort and --keep, RELEASE is the one that is previewed.`,
 				if err != nil {
 					return err
 				}
+				if err := withItsGo(cmd.Context(), t, noBuild); err != nil {
+					return err
+				}
 				return tryPreview(cmd.Context(), t, noBuild)
 			})
 		},
@@ -82,6 +95,30 @@ With --continue, --abort and --keep, RELEASE is the one that is previewed.`,
 	return cmd
 }
 
+// withItsGo compiles carry with the Go of a release that this carry is too old for, to check its types, and goes on as that.
+// It returns where it need not, or where that Go cannot be downloaded.
+func withItsGo(ctx context.Context, t *tree.Tree, noBuild bool) error {
+	if err := check.KnowsGo(t); !errors.Is(err, check.ErrOlderGo) {
+		return err
+	}
+	env, err := build.Env(ctx, t)
+	if err != nil || slices.Contains(env, "GOTOOLCHAIN=local") {
+		return err
+	}
+	t.Say("compiling carry with the release's Go")
+	program := filepath.Join(filepath.Dir(t.Dir), "carry")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", program, ".")
+	cmd.Dir, cmd.Env = t.Project.Path("cmd", "carry"), append(env, "GOWORK=off", "GOFLAGS=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", cmd, err, out)
+	}
+	args := []string{"carry", "preview", t.Release}
+	if noBuild {
+		args = append(args, "--no-build")
+	}
+	return syscall.Exec(program, args, os.Environ())
+}
+
 // tryPreview says what of the series, which is applied, is not right for the release.
 func tryPreview(ctx context.Context, t *tree.Tree, noBuild bool) error {
 	differences, err := preview.Differences(t)
@@ -92,9 +129,12 @@ func tryPreview(ctx context.Context, t *tree.Tree, noBuild bool) error {
 		fmt.Println(line)
 	}
 	t.Say("linting and type-checking")
-	problems, checked, err := preview.Fits(ctx, t)
+	problems, checked, absent, err := preview.Fits(ctx, t)
 	if err != nil {
 		return err
+	}
+	for _, module := range absent {
+		fmt.Println(module)
 	}
 	for _, line := range problems {
 		fmt.Println(line)
@@ -102,12 +142,16 @@ func tryPreview(ctx context.Context, t *tree.Tree, noBuild bool) error {
 	if len(problems) > 0 {
 		return fmt.Errorf("preview: the series does not fit %s: %d problems; fix them in %s, in the commits of their patches (git commit --fixup, git rebase --autosquash), and go on with: carry preview --continue", t.Release, len(problems), t.Shown())
 	}
-	if noBuild {
+	if noBuild || len(absent) > 0 {
 		types := "has no type error"
 		if !checked {
 			types = "was not type-checked"
 		}
-		fmt.Printf("%s: the series applies, and %s; the rest is left to: carry preview %[1]s\n", t.Release, types)
+		rest := "the rest is left to: carry preview " + t.Release
+		if len(absent) > 0 {
+			rest = "without these modules nothing compiles"
+		}
+		fmt.Printf("%s: the series applies, and %s; %s\n", t.Release, types, rest)
 		return nil
 	}
 	names, err := series.Order(t.Project)

@@ -153,16 +153,16 @@ func TestExportFitsUpstreamsChecks(t *testing.T) {
 	const here = "- baseImportPath: \"./staging/src/k8s.io/here\"\n  allowedImports:\n  - k8s.io/api\n\n"
 	const last = "- baseImportPath: \"./vendor/k8s.io/last\"\n  allowedImports:\n  - k8s.io/last\n"
 	c := withTwoHooks(t, map[string]string{
-		"go.work":                        "go 1.26.0\n\nuse (\n\t.\n\t./staging/src/k8s.io/gone\n)\n",
+		"go.work":                        "go 1.26.0\n\nuse (\n\t.\n\t./staging/src/k8s.io/sample-controller\n)\n",
 		"staging/src/k8s.io/here/doc.go": "package here\n",
-		restrictions:                     "# The list.\n" + here + strings.ReplaceAll(here, "here", "gone") + last,
+		restrictions:                     "# The list.\n" + here + strings.ReplaceAll(here, "here", "sample-controller") + last,
 		vendorCycles:                     "check -restrict \"^k8s\\.io/kubernetes/\" -exclude \"^k8s\\.io/(api)(/|$)\" deps.json\n",
 	})
 	r := export(c, filepath.Join(t.TempDir(), "fork"))
 	if got, want := r.read(restrictions), "# The list.\n"+here+last; got != want {
 		t.Errorf("%s is\n%s\nwant\n%s", restrictions, got, want)
 	}
-	if got, want := r.run("log", "--format=%s", "--", restrictions), "UPSTREAM: <drop>: leave out k8s.io/gone\nupstream"; got != want {
+	if got, want := r.run("log", "--format=%s", "--", restrictions), "UPSTREAM: <drop>: leave out k8s.io/sample-controller\nupstream"; got != want {
 		t.Errorf("its commits are %q, want %q", got, want)
 	}
 	if got, want := r.read(vendorCycles), "check -restrict \"^k8s\\.io/kubernetes/\" -exclude \"^(workload\\.openshift\\.io|k8s\\.io/kubernetes)/|^k8s\\.io/(api)(/|$)\" deps.json\n"; got != want {

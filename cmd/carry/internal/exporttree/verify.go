@@ -214,9 +214,9 @@ func types(t *tree.Tree, export git.Repo, onto, head string) step {
 		for _, command := range project.HookedCommands {
 			patterns = append(patterns, "./cmd/"+command+"/...")
 		}
-		_, problems, err := check.Packages(ctx, check.Source{Dir: dir, Flags: append(slices.Clone(build.Flags), "-mod=vendor")}, patterns...)
+		found, err := check.Packages(ctx, check.Source{Dir: dir, Flags: append(slices.Clone(build.Flags), "-mod=vendor")}, patterns...)
 		var lines []string
-		for _, p := range problems {
+		for _, p := range found.Problems {
 			lines = append(lines, strings.ReplaceAll(p.String(), dir+"/", ""))
 		}
 		return lines, err

@@ -43,6 +43,9 @@ func Newest(ctx context.Context, c project.Checkout) (string, error) {
 	newest, refused, err := pins.Newest(ctx, prereleases, true)
 	for _, p := range refused {
 		fmt.Fprintf(os.Stderr, "%s is listed but cannot be downloaded: %s\n", p.Release, p.Missing())
+		if p.HasUpstream() {
+			fmt.Fprintf(os.Stderr, "what can be seen without that: carry preview %s\n", p.Release)
+		}
 	}
 	return newest.Release, err
 }
@@ -175,24 +178,25 @@ func dropStale(t *tree.Tree) error {
 }
 
 // Fits says whether the rules and types of the tree allow the series, in seconds. It returns
-// what is wrong, a line each, and whether the types were checked.
-func Fits(ctx context.Context, t *tree.Tree) (problems []string, checked bool, err error) {
+// what is wrong, a line each, whether the types were checked, and the modules without which
+// they were.
+func Fits(ctx context.Context, t *tree.Tree) (problems []string, checked bool, absent []check.Absent, err error) {
 	findings, err := lint.Findings(ctx, t)
 	if err != nil {
-		return nil, false, err
+		return nil, false, nil, err
 	}
 	for _, f := range findings {
 		problems = append(problems, f.String())
 	}
-	_, wrong, err := check.Release(ctx, t)
+	found, err := check.Release(ctx, t)
 	if errors.Is(err, check.ErrOlderGo) {
 		t.Say("%v; compiling finds what that would", err)
-		return problems, false, nil
+		return problems, false, nil, nil
 	}
-	for _, p := range wrong {
+	for _, p := range found.Problems {
 		problems = append(problems, p.String())
 	}
-	return problems, true, err
+	return problems, true, found.Absent, err
 }
 
 // Differences says in what the preview is not the release with patches/ as it is: a line for

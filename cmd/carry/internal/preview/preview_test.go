@@ -172,6 +172,26 @@ func TestAModuleThatCannotBeHadIsTakenFromAnOlderVersion(t *testing.T) {
 	}
 }
 
+func TestAModuleOfWhichThereIsNoVersionIsLeftOut(t *testing.T) {
+	c, s, preview := prepared(t, treetest.Numbered("a"))
+	s.Publish(alpha, map[string]string{
+		"cmd/kubelet/mount.go":         "package main\n\nimport \"k8s.io/mount-utils\"\n\nvar _ = p.New()\n",
+		"cmd/kubelet/kubelet.go":       "package main\n\nfunc main() {}\n",
+		"cmd/kube-apiserver/server.go": "package main\n\nfunc main() {}\n",
+	})
+	s.Refuse("k8s.io/mount-utils", "v0.38.0-alpha.1")
+	c.Must(Start(t.Context(), preview, ""))
+	problems, checked, absent, err := Fits(t.Context(), preview)
+	c.Must(err)
+	// Upstream's other files are not Go in this test.
+	if !checked || slices.ContainsFunc(problems, func(line string) bool { return strings.Contains(line, "cmd/") }) {
+		t.Errorf("checked: %v; the problems are %q", checked, problems)
+	}
+	if len(absent) != 1 || absent[0].Module != "k8s.io/mount-utils" || !slices.Equal(absent[0].Files, []string{"_output/" + alpha + "/kubernetes/cmd/kubelet/mount.go"}) {
+		t.Errorf("not checked is %v", absent)
+	}
+}
+
 func TestPreviewRefusesMistakes(t *testing.T) {
 	c, s, _ := prepared(t, treetest.Numbered("a"))
 	treetest.ExpectError(t, Start(t.Context(), c.Tree, ""), "v1.37.0 is already known")

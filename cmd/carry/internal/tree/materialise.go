@@ -223,15 +223,18 @@ func (t *Tree) module(path string) string {
 // that were not published at the release, which is upstream's own commit if all were;
 // and workspace, on it, in which go.work lists this project's modules. They are named by
 // relative paths, so the commits are the same in every checkout.
+//
+// A module that a binary needs, which only a preview may lack, becomes one without packages:
+// go can load the rest then.
 func (t *Tree) workspace(ctx context.Context, want pins.Pins, upstream string, released time.Time) (base, workspace string, err error) {
 	g, done, err := t.ScratchIndex(ctx, upstream)
 	if err != nil {
 		return "", "", err
 	}
 	defer done()
-	absent := func(path string) bool {
+	absent := func(path string) (name string, absent bool) {
 		name, staged := strings.CutPrefix(path, "./staging/src/")
-		return staged && want.Modules[name] == ""
+		return name, staged && want.Modules[name] == ""
 	}
 	content, err := g.Run(ctx, "show", upstream+":go.work")
 	if err != nil {
@@ -262,21 +265,35 @@ func (t *Tree) workspace(ctx context.Context, want pins.Pins, upstream string, r
 	}
 
 	base = upstream
-	var left []string
+	var left, empty []string
 	for _, use := range slices.Clone(work.Use) {
-		if absent(use.Path) {
-			left = append(left, strings.TrimPrefix(use.Path, "./staging/src/"))
+		name, absent := absent(use.Path)
+		switch {
+		case !absent:
+		case slices.Contains(project.UnneededModules, name):
+			left = append(left, name)
 			if err := work.DropUse(use.Path); err != nil {
+				return "", "", err
+			}
+		default:
+			empty = append(empty, name)
+			if err := addFile(ctx, g, filepath.Join(use.Path, "go.mod"), fmt.Appendf(nil, "module %s\n\ngo %s\n", name, want.GoVersion)); err != nil {
 				return "", "", err
 			}
 		}
 	}
 	for _, replace := range slices.Clone(mod.Replace) {
-		if !absent(replace.New.Path) {
+		name, absent := absent(replace.New.Path)
+		if !absent || !slices.Contains(project.UnneededModules, name) {
 			continue
 		}
 		path := replace.Old.Path // DropReplace clears it.
 		if err := errors.Join(mod.DropReplace(path, replace.Old.Version), mod.DropRequire(path)); err != nil {
+			return "", "", err
+		}
+	}
+	if len(empty) > 0 {
+		if base, err = commit(base, fmt.Sprintf("Leave out the packages of %s\n\nThey were not published at this release.\n", strings.Join(empty, ", "))); err != nil {
 			return "", "", err
 		}
 	}
@@ -285,7 +302,7 @@ func (t *Tree) workspace(ctx context.Context, want pins.Pins, upstream string, r
 		if err := addFile(ctx, g, "go.mod", modfile.Format(mod.Syntax)); err != nil {
 			return "", "", err
 		}
-		if base, err = commit(upstream, fmt.Sprintf("Leave out %s\n\nThey were not published at this release, and no binary needs them.\n", strings.Join(left, ", "))); err != nil {
+		if base, err = commit(base, fmt.Sprintf("Leave out %s\n\nThey were not published at this release, and no binary needs them.\n", strings.Join(left, ", "))); err != nil {
 			return "", "", err
 		}
 	}
