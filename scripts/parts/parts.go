@@ -61,6 +61,9 @@ func (r *run) checks() []part {
 // nodes are the parts that need a node.
 func (r *run) nodes() []part {
 	noVM := func(r *run) string { return cmp.Or(r.noNode, r.noVM) }
+	conformance := func(name, specs string) part {
+		return part{name: name, args: []string{"conformance-compare", specs}, unless: func(r *run) string { return cmp.Or(r.noNode, noConformance()) }}
+	}
 	vm := func(name string, args ...string) part { return part{name: name, args: args, unless: noVM, alone: true} }
 	if r.target == "test" {
 		return []part{
@@ -78,10 +81,9 @@ func (r *run) nodes() []part {
 		{name: "end-to-end core in FIPS mode", args: []string{"e2e-fips"}, unless: noNode},
 		{name: "kubectl partition on a large cluster", args: []string{"e2e-plugin"}, unless: noNode},
 		{name: "upstream's local cluster", args: []string{"local-up"}, unless: noNode},
-		// All of conformance takes more than an hour. These are the specs that a kubelet decides about: of those of
-		// nodes, all but the serial ones of NoExecuteTaintManager, and those that wait four minutes for nothing to happen.
-		{name: "conformance of nodes", args: []string{"conformance-compare", `FOCUS=\[sig-node\].*\[Conformance\]`, `SKIP=NoExecuteTaintManager|should \*not\* be restarted`},
-			unless: func(r *run) string { return cmp.Or(r.noNode, noConformance()) }},
+		// Two parts, so that each ends within three quarters of an hour, and two hosts can share them.
+		conformance("conformance of nodes", `FOCUS=\[sig-node\].*\[Conformance\]`),
+		conformance("conformance of the rest", `SKIP=\[sig-node\]`),
 		{name: "workload classes while calls of the API fail", args: []string{"operators-classes"}, unless: noNode},
 		{name: "companions on a real node", args: []string{"operators-e2e"}, unless: noNode},
 		{name: "the console of cpupolicy in a browser", args: []string{"operators-browser"}, unless: func(r *run) string { return cmp.Or(r.noNode, noBrowser()) }},

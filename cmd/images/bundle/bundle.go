@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -117,9 +118,17 @@ func Write(ctx context.Context, o Options) error {
 				return fmt.Errorf("%s: %w", manifestFile, err)
 			}
 		}
+		conformance, err := o.conformance(s.releases, binaries)
+		if err != nil {
+			return err
+		}
 		for name, paths := range archives {
 			o.Say("%s: %s", o.Version, name)
-			if err := o.archive(ctx, filepath.Join(dir, name), s.commit, paths); err != nil {
+			made := map[string]string{}
+			if slices.Contains(paths, "docs") {
+				made[conformancePage] = conformance
+			}
+			if err := o.archive(ctx, filepath.Join(dir, name), s.commit, paths, made); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -229,11 +238,16 @@ func pluginArchive(platform string) string {
 	return pluginName + "-" + strings.ReplaceAll(platform, "/", "-") + ".tar.gz"
 }
 
-// archive writes an archive of paths of the checkout, as they are in a commit.
-func (o Options) archive(ctx context.Context, file, commit string, paths []string) error {
+// archive writes an archive of paths of the checkout, as they are in a commit, and of files that are made for this version: their
+// contents by their paths.
+func (o Options) archive(ctx context.Context, file, commit string, paths []string, made map[string]string) error {
 	return compress(file, func(to io.Writer) error {
-		args := []string{"-c", "tar.umask=022", "archive", "--format=tar", "--prefix=workload-partitioning-" + o.Version + "/", commit, "--"}
-		return o.git(ctx, to, slices.Concat(args, paths)...)
+		prefix := "workload-partitioning-" + o.Version + "/"
+		args := []string{"-c", "tar.umask=022", "archive", "--format=tar", "--prefix=" + prefix}
+		for _, path := range slices.Sorted(maps.Keys(made)) {
+			args = append(args, "--add-virtual-file="+prefix+path+":"+made[path])
+		}
+		return o.git(ctx, to, slices.Concat(args, []string{commit, "--"}, paths)...)
 	})
 }
 

@@ -197,7 +197,7 @@ func TestABundleHasAllThatAVersionConsistsOf(t *testing.T) {
 		"kubectl-partition-linux-arm64.tar.gz":   {mode + "LICENSE", "-rwxr-xr-x kubectl-partition"},
 		"kubectl-partition-darwin-arm64.tar.gz":  {mode + "LICENSE", "-rwxr-xr-x kubectl-partition"},
 		"kubectl-partition-windows-amd64.tar.gz": {mode + "LICENSE", "-rwxr-xr-x kubectl-partition.exe"},
-		"docs.tar.gz":                            {prefix + "CONTRIBUTING.md", prefix + "LICENSE", prefix + "README.md", prefix + "docs/user/install.md"},
+		"docs.tar.gz":                            {prefix + "CONTRIBUTING.md", prefix + "LICENSE", prefix + "README.md", prefix + conformancePage, prefix + "docs/user/install.md"},
 		"series.tar.gz": {prefix + "LICENSE", prefix + "build/releases/v1.36.4/go.mod", prefix + "build/releases/v1.37.0/go.mod", prefix + "go.mod", prefix + "go.sum",
 			prefix + "openshift-kube-apiserver/x.go", prefix + "patches/series", prefix + "pkg/x.go", prefix + "staging/x.go"},
 	} {

@@ -26,17 +26,23 @@ func TestNotesAreByEffect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join("testdata", "notes-"+name+".md")
-			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil || got != string(want) {
-				t.Errorf("%v; -update writes it: the notes are\n%s\nwant\n%s", err, got, want)
-			}
+			golden(t, "notes-"+name+".md", got)
 		})
+	}
+}
+
+// golden compares a text with a file of testdata, which -update writes.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil || got != string(want) {
+		t.Errorf("%v; -update writes it: the text is\n%s\nwant\n%s", err, got, want)
 	}
 }
 

@@ -45,23 +45,14 @@ func (o Options) tests(dir string, releases []string, versions map[string]string
 	}
 	for _, release := range releases {
 		for _, target := range withJUnit {
-			files, err := filepath.Glob(filepath.Join(o.Checkout, "_output", release, target, "*", "junit.xml"))
+			files, err := o.junit(release, target, versions[release])
 			if err != nil {
 				return err
 			}
-			for _, file := range files {
-				// A later run writes into the file, so a link will not do.
-				data, err := os.ReadFile(file)
-				if err != nil {
-					return err
-				}
-				if version := versions[release]; !isOf(data, version) {
-					o.Say("%s: %s is for other programs than %s, and left out", o.Version, file, version)
-					continue
-				}
+			for side, file := range files {
 				written++
-				name := fmt.Sprintf("%s-%s-%s.xml", release, target, filepath.Base(filepath.Dir(file)))
-				if err := os.WriteFile(filepath.Join(to, name), data, 0o644); err != nil {
+				// A later run writes into the file, so a link will not do.
+				if err := os.WriteFile(filepath.Join(to, fmt.Sprintf("%s-%s-%s.xml", release, target, side)), file.data, 0o644); err != nil {
 					return err
 				}
 			}
@@ -74,17 +65,44 @@ func (o Options) tests(dir string, releases []string, versions map[string]string
 	return nil
 }
 
-// isOf reports whether the title of a JUnit file names a version.
-func isOf(data []byte, version string) bool {
-	var file struct {
-		Suites []struct {
-			Name string `xml:"name,attr"`
-		} `xml:"testsuite"`
+// junit is a JUnit file (reporters.GenerateJUnitReport of onsi/ginkgo).
+type junit struct {
+	data   []byte
+	Suites []struct {
+		Name  string `xml:"name,attr"`
+		Cases []struct {
+			Name   string `xml:"name,attr"`
+			Status string `xml:"status,attr"`
+		} `xml:"testcase"`
+	} `xml:"testsuite"`
+}
+
+// junit returns the JUnit files of a target for a release that are about this version of its binaries, by the clusters.
+func (o Options) junit(release, target, version string) (map[string]junit, error) {
+	paths, err := filepath.Glob(filepath.Join(o.Checkout, "_output", release, target, "*", "junit.xml"))
+	if err != nil {
+		return nil, err
 	}
-	if err := xml.Unmarshal(data, &file); err != nil || len(file.Suites) == 0 {
-		return false
+	found := map[string]junit{}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		file := junit{data: data}
+		if err := xml.Unmarshal(data, &file); err != nil || !file.isOf(version) {
+			o.Say("%s: %s is for other programs than %s, and left out", o.Version, path, version)
+			continue
+		}
+		found[filepath.Base(filepath.Dir(path))] = file
 	}
-	return slices.Contains(strings.FieldsFunc(file.Suites[0].Name, func(r rune) bool { return r == ' ' || r == ',' }), version)
+	return found, nil
+}
+
+// isOf reports whether the title names a version.
+func (f junit) isOf(version string) bool {
+	words := func(r rune) bool { return r == ' ' || r == ',' }
+	return len(f.Suites) > 0 && slices.Contains(strings.FieldsFunc(f.Suites[0].Name, words), version)
 }
 
 // passedParts returns, for each part of Parts, the last line of scripts/test.sh that says that it has
