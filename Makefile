@@ -262,9 +262,10 @@ export-tree-test: ## Export the newest release as a repository, and run upstream
 	cd cmd/carry && go test -count=1 -timeout=120m -v -run='^TestExportOnUpstream' ./internal/exporttree -args -upstream
 
 .PHONY: local-up
-local-up: build ## Run upstream's hack/local-up-cluster.sh with a pinning file, and see where pods run
+local-up: build $(if $(CRIO),$(PLUGIN)) ## Run upstream's hack/local-up-cluster.sh with a pinning file, and see where pods run; CRIO=/usr/bin/crio with that runtime
 	@scripts/install-packages.sh local-up
-	cd test/e2e && $(ALIKE) go test -count=1 -timeout=20m -v ./localup -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)"
+	$(if $(CRIO),@scripts/install-packages.sh crio)
+	cd test/e2e && $(ALIKE) go test -count=1 -timeout=20m -v ./localup -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" $(if $(CRIO),-crio="$(CRIO)" -plugin="$(CURDIR)/$(PLUGIN)")
 
 # NEEDS are what some of the end-to-end tests need, and say so in their first statement (test/e2e/needs_test.go). Without
 # OLDER there are no specs either: they take minutes to compile.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Install the Debian packages that building and running a node needs, and Go, if
 # any of them is missing; with the argument vm, those of virtual machines, too, with images those
-# of images, with export-tree those of upstream's scripts, with local-up those of hack/local-up-cluster.sh, with browser
-# a browser, and with tuned TuneD, where no systemd would start it.
+# of images, with export-tree those of upstream's scripts, with local-up those of hack/local-up-cluster.sh, with crio
+# those that CRI-O runs, with browser a browser, and with tuned TuneD, where no systemd would start it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,6 +40,10 @@ fi
 
 if [[ ${1:-} == local-up ]]; then
   packages+=(golang-cfssl sudo openssl curl) # hack/local-up-cluster.sh
+fi
+
+if [[ ${1:-} == crio ]]; then
+  packages+=(conmon skopeo) # how CRI-O runs containers, and how the tests give it images
 fi
 
 if [[ ${1:-} == browser ]]; then

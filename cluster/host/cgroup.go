@@ -46,12 +46,18 @@ func PodUsage(pod *v1.Pod) (Usage, error) { return usage(podCgroup(pod)) }
 
 // ContainerUsage reads the cgroup of a container, by the ID in the pod's status.
 func ContainerUsage(pod *v1.Pod, containerID string) (Usage, error) {
-	_, id, found := strings.Cut(containerID, "://")
+	runtime, id, found := strings.Cut(containerID, "://")
 	if !found {
 		return Usage{}, fmt.Errorf("pod %s/%s: container ID %q names no runtime", pod.Namespace, pod.Name, containerID)
 	}
+	switch {
+	case runtime == "cri-o":
+		id = "crio-" + id
+	case bySystemd():
+		id = "cri-containerd-" + id
+	}
 	if bySystemd() {
-		id = "cri-containerd-" + id + ".scope"
+		id += ".scope"
 	}
 	return usage(filepath.Join(podCgroup(pod), id))
 }

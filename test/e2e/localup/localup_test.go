@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -33,8 +34,11 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// runtime is containerd alone: the script starts the rest.
+// runtime is containerd alone: the script starts the rest. With crioProgram, it is CRI-O's network and directory.
 var runtime *host.Cluster
+
+// crioProgram and plugin are paths; both are empty without CRI-O.
+var crioProgram, plugin string
 
 // printk is the console's log level, which the script raises and leaves.
 const printk = "/proc/sys/kernel/printk"
@@ -48,6 +52,9 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&config.Bin, "bin", "", "directory of the patched Kubernetes binaries")
 	flag.StringVar(&config.Tools, "tools", "", "directory of etcd, containerd, runc and the CNI plugins")
 	flag.StringVar(&config.Tree, "tree", "", "the release's tree with the series")
+	flag.StringVar(&config.Images, "images", "", "directory of the archives of images; without it, the test makes them")
+	flag.StringVar(&crioProgram, "crio", "", "the program of CRI-O that takes containerd's place, with pinns next to it or in PATH; needs -plugin")
+	flag.StringVar(&plugin, "plugin", "", "the kubectl plugin, which writes CRI-O's drop-in")
 	flag.Parse()
 	if config.Bin == "" {
 		fmt.Println("SKIPPED: the test needs -bin, -tools and -tree; make local-up builds all of it and sets them")
@@ -56,6 +63,9 @@ func TestMain(m *testing.M) {
 	if why := host.Unfit(); why != nil {
 		fmt.Println("SKIPPED: the test does not run, because", why)
 		return
+	}
+	if _, err := os.Stat("/run/systemd/system"); err == nil {
+		config.CgroupDriver = host.SystemdDriver
 	}
 	runtime = host.New(config)
 	os.Exit(tidy.Run(host.Dir, down, m.Run))
@@ -97,16 +107,18 @@ func marked() (pids []int, err error) {
 }
 
 func TestUpstreamsLocalClusterIsPartitioned(t *testing.T) {
-	for _, program := range []string{"cfssl", "cfssljson", "sudo", "openssl", "curl"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Fatalf("%v; scripts/install-packages.sh local-up installs it", err)
-		}
-	}
+	needPrograms(t, "scripts/install-packages.sh local-up", "cfssl", "cfssljson", "sudo", "openssl", "curl")
 	if err := runtime.Up(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	prepareHost(t)
 	dir := filepath.Join(host.Dir, "local-up") // goes with the cluster's directory
+	socket := runtime.RuntimeSocket()
+	var crio *crio
+	if crioProgram != "" {
+		crio = startCRIO(t, filepath.Join(dir, "crio"))
+		socket = crio.socket
+	}
 	manifests := filepath.Join(dir, "manifests")
 	if err := os.MkdirAll(manifests, 0o755); err != nil {
 		t.Fatal(err)
@@ -117,7 +129,7 @@ func TestUpstreamsLocalClusterIsPartitioned(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(manifests, "static.yaml"), []byte(fixture.Manifest(static)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	client := start(t, dir, manifests)
+	client := start(t, dir, manifests, socket)
 	t.Cleanup(func() {
 		if err := os.Remove(filepath.Join(manifests, "static.yaml")); err != nil {
 			t.Error(err)
@@ -147,15 +159,47 @@ func TestUpstreamsLocalClusterIsPartitioned(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, expected := range []struct {
-		namespace, name string
-		cpus            cpuset.CPUSet
-	}{
+	all := []expected{
 		{namespace, "partitioned", pool},
 		{namespace, "ordinary", online.Difference(pool)},
 		{static.Namespace, static.Name + "-127.0.0.1", pool}, // the script's name of the node
-	} {
-		expectCPUs(t, client, expected.namespace, expected.name, expected.cpus)
+	}
+	containers := map[string]string{}
+	for _, one := range all {
+		containers[one.name] = expectCPUs(t, client, one).Status.ContainerStatuses[0].ContainerID
+	}
+	if crio == nil {
+		return
+	}
+	crio.expectSandboxes(t, client, all, pool)
+	crio.restart(t)
+	later := fixture.Pod("after-a-restart", ask, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", ""))
+	if _, err := create(later, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	all = append(all, expected{namespace, later.Name, pool})
+	for _, one := range all {
+		now := expectCPUs(t, client, one).Status.ContainerStatuses[0].ContainerID
+		if before := containers[one.name]; before != "" && now != before {
+			t.Errorf("pod %s has the container %s, and before the restart of CRI-O it was %s", one.name, now, before)
+		}
+	}
+	crio.expectSandboxes(t, client, all, pool)
+}
+
+// expected are the CPUs of a pod's container.
+type expected struct {
+	namespace, name string
+	cpus            cpuset.CPUSet
+}
+
+// needPrograms fails the test if the host lacks a program that a command installs.
+func needPrograms(t *testing.T, command string, programs ...string) {
+	t.Helper()
+	for _, program := range programs {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Fatalf("%v; %s installs it", err, command)
+		}
 	}
 }
 
@@ -185,7 +229,7 @@ func prepareHost(t *testing.T) {
 }
 
 // start runs the script until the test ends, and returns a client of its cluster, whose node is Ready.
-func start(t *testing.T, dir, manifests string) kubernetes.Interface {
+func start(t *testing.T, dir, manifests, socket string) kubernetes.Interface {
 	t.Helper()
 	certificates := filepath.Join(dir, "certificates")
 	flags := fmt.Sprintf("--root-dir=%s --cert-dir=%s --local-storage-capacity-isolation=false", runtime.KubeletDir(), certificates)
@@ -201,10 +245,10 @@ func start(t *testing.T, dir, manifests string) kubernetes.Interface {
 	script.Dir = runtime.Config.Tree
 	script.Stdout, script.Stderr = &said, &said
 	script.Env = append(os.Environ(),
-		"PATH="+runtime.Config.Tools+":"+os.Getenv("PATH"),
+		"PATH="+strings.Join([]string{runtime.Config.Tools, runtime.Config.Bin, os.Getenv("PATH")}, ":"),
 		"CERT_DIR="+certificates, "LOG_DIR="+dir, "TMP_DIR="+dir, "ETCD_DIR="+filepath.Join(dir, "etcd"),
 		"POD_MANIFEST_PATH="+manifests,
-		"CONTAINER_RUNTIME_ENDPOINT=unix://"+runtime.RuntimeSocket(),
+		"CONTAINER_RUNTIME_ENDPOINT=unix://"+socket,
 		"CGROUP_DRIVER="+string(runtime.CgroupDriver()),
 		"KUBELET_FLAGS="+flags, "FEATURE_GATES="+gates,
 		"KUBE_ENABLE_CLUSTER_DNS=false", // its image is downloaded
@@ -221,8 +265,8 @@ func start(t *testing.T, dir, manifests string) kubernetes.Interface {
 		_ = unix.Kill(script.Process.Pid, unix.SIGINT) // it stops its components
 		select {
 		case <-ended:
-		case <-time.After(time.Minute):
-			t.Error("the script did not end in a minute after an interrupt")
+		case <-time.After(3 * time.Minute): // on emulated CPUs; on others it takes seconds
+			t.Error("the script did not end in three minutes after an interrupt")
 		}
 		if t.Failed() {
 			t.Logf("the script has said:\n%s", said.String())
@@ -259,25 +303,26 @@ func start(t *testing.T, dir, manifests string) kubernetes.Interface {
 	return client
 }
 
-// expectCPUs waits until a pod runs, and expects that its container may use these CPUs, as the kernel says.
-func expectCPUs(t *testing.T, client kubernetes.Interface, namespace, name string, cpus cpuset.CPUSet) {
+// expectCPUs waits until a pod runs, expects that its container may use these CPUs, as the kernel says, and returns the pod.
+func expectCPUs(t *testing.T, client kubernetes.Interface, want expected) *v1.Pod {
 	t.Helper()
 	var pod *v1.Pod
-	fixture.WaitFor(t, time.Second, 2*time.Minute, "pod "+name+" runs", func(ctx context.Context) (err error) {
-		if pod, err = client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
+	fixture.WaitFor(t, time.Second, 2*time.Minute, "pod "+want.name+" runs", func(ctx context.Context) (err error) {
+		if pod, err = client.CoreV1().Pods(want.namespace).Get(ctx, want.name, metav1.GetOptions{}); err != nil {
 			return err
 		}
 		return fixture.Running(pod)
 	})
-	fixture.WaitFor(t, time.Second, time.Minute, "pod "+name+" has its CPUs", func(context.Context) error {
+	fixture.WaitFor(t, time.Second, time.Minute, "pod "+want.name+" has its CPUs", func(context.Context) error {
 		usage, err := host.ContainerUsage(pod, pod.Status.ContainerStatuses[0].ContainerID)
 		if err != nil {
 			return err
 		}
-		if got := fixture.CPUs(t, usage.CPUs); !got.Equals(cpus) {
-			return fmt.Errorf("it may use the CPUs %s, want %s", got, cpus)
+		if got := fixture.CPUs(t, usage.CPUs); !got.Equals(want.cpus) {
+			return fmt.Errorf("it may use the CPUs %s, want %s", got, want.cpus)
 		}
 		return nil
 	})
-	t.Logf("pod %s may use the CPUs %s", name, cpus)
+	t.Logf("pod %s may use the CPUs %s", want.name, want.cpus)
+	return pod
 }
