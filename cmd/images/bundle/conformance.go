@@ -39,6 +39,9 @@ type conformanceSide struct {
 // partly matches the end of the title of a run that was not the whole suite (test/conformance/side.go).
 var partly = regexp.MustCompile(`, (\d+ of \d+) specs$`)
 
+// labels matches those that Ginkgo adds to a spec's name.
+var labels = regexp.MustCompile(` \[[^\[\]]+, [^\[\]]+\]$`)
+
 // conformance returns the page, of the JUnit files of this checkout. versions are those of the binaries, by release.
 func (o Options) conformance(releases []string, versions map[string]string) (string, error) {
 	var rows []conformanceRow
@@ -74,7 +77,7 @@ func (f junit) count(side *conformanceSide) string {
 			side.Passed++
 			continue
 		}
-		side.Others = append(side.Others, strings.TrimPrefix(one.Name, "[It] "))
+		side.Others = append(side.Others, labels.ReplaceAllString(strings.TrimPrefix(one.Name, "[It] "), ""))
 	}
 	slices.Sort(side.Others)
 	if part := partly.FindStringSubmatch(suite.Name); part != nil {

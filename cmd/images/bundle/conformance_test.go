@@ -29,7 +29,7 @@ func TestThePageSaysWhatBecameOfTheConformanceSuite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	pods, nodes, daemons := "passed [sig-node] Pods should be updated [Conformance]", "failed [sig-architecture] should have two nodes [Conformance]", "failed [sig-apps] Daemon set should rollback [Conformance]"
+	pods, nodes, daemons := "passed [sig-node] Pods should be updated [Conformance]", "failed [sig-architecture] should have two nodes [Conformance]", "failed [sig-apps] Daemon set should rollback [Conformance] [Serial] [sig-apps, Serial, Conformance]"
 	write("v1.37.2", "partitioned", "v1.37.2+wp.1111111, partitioned", pods, nodes, daemons)
 	write("v1.37.2", "unpatched", "v1.37.2+wp.1111111, unpatched", pods, nodes, strings.Replace(daemons, "failed", "passed", 1))
 	write("v1.36.5", "partitioned", "v1.36.5+wp.2222222, partitioned, 1 of 462 specs", pods)
