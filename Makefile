@@ -261,6 +261,8 @@ export-tree-test: ## Export the newest release as a repository, and run upstream
 	@scripts/install-packages.sh export-tree
 	cd cmd/carry && go test -count=1 -timeout=120m -v -run='^TestExportOnUpstream' ./internal/exporttree -args -upstream
 
+# CRIO is the program of CRI-O, in place of containerd.
+CRIO ?=
 .PHONY: local-up
 local-up: build $(if $(CRIO),$(PLUGIN)) ## Run upstream's hack/local-up-cluster.sh with a pinning file, and see where pods run; CRIO=/usr/bin/crio with that runtime
 	@scripts/install-packages.sh local-up

@@ -4,9 +4,9 @@ package bundle
 
 import (
 	_ "embed"
+	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"text/template"
 )
@@ -19,25 +19,24 @@ var conformanceText string
 
 var conformanceTemplate = template.Must(template.New(conformancePage).Parse(conformanceText))
 
-// conformanceRow is what became of the suite with one release. It has no Sides if it did not run.
+// conformanceRow is what became of the suite with one release.
 type conformanceRow struct {
 	Release, Binaries string
-	// Specs is how many ran; if that is not the whole suite, "98 of 462".
-	Specs string
-	Sides []conformanceSide
+	Sides             []conformanceSide
 }
 
 // conformanceSide is one of the two clusters.
 type conformanceSide struct {
-	Name   string
-	Ran    bool
-	Passed int
+	Name string
+	// Passed is how many specs passed of those that ran, such as "460 of 462"; empty if none ran.
+	Passed string
 	// Others are the names of the specs that did not pass, sorted.
 	Others []string
 }
 
-// partly matches the end of the title of a run that was not the whole suite (test/conformance/side.go).
-var partly = regexp.MustCompile(`, (\d+ of \d+) specs$`)
+// partly matches the end of the title of a run that was not the whole suite, and how many specs that has
+// (test/conformance/side.go).
+var partly = regexp.MustCompile(`, \d+ of (\d+) specs$`)
 
 // labels matches those that Ginkgo adds to a spec's name.
 var labels = regexp.MustCompile(` \[[^\[\]]+, [^\[\]]+\]$`)
@@ -45,6 +44,7 @@ var labels = regexp.MustCompile(` \[[^\[\]]+, [^\[\]]+\]$`)
 // conformance returns the page, of the JUnit files of this checkout. versions are those of the binaries, by release.
 func (o Options) conformance(releases []string, versions map[string]string) (string, error) {
 	var rows []conformanceRow
+	o.Say = func(string, ...any) {} // tests says which files are left out
 	for _, release := range releases {
 		files, err := o.junit(release, "conformance", versions[release])
 		if err != nil {
@@ -52,15 +52,11 @@ func (o Options) conformance(releases []string, versions map[string]string) (str
 		}
 		row := conformanceRow{Release: release, Binaries: versions[release]}
 		for _, name := range []string{"partitioned", "unpatched"} {
-			file, ran := files[name]
-			side := conformanceSide{Name: name, Ran: ran}
-			if ran {
-				row.Specs = file.count(&side)
+			side := conformanceSide{Name: name}
+			if file, ran := files[name]; ran {
+				side.Passed, side.Others = file.outcome()
 			}
 			row.Sides = append(row.Sides, side)
-		}
-		if len(files) == 0 {
-			row.Sides = nil
 		}
 		rows = append(rows, row)
 	}
@@ -69,19 +65,18 @@ func (o Options) conformance(releases []string, versions map[string]string) (str
 	return text.String(), err
 }
 
-// count fills in what became of the specs, and returns how many ran.
-func (f junit) count(side *conformanceSide) string {
+// outcome returns how many of the specs that ran have passed, and which have not.
+func (f junit) outcome() (passed string, others []string) {
 	suite := f.Suites[0]
 	for _, one := range suite.Cases {
-		if one.Status == "passed" {
-			side.Passed++
-			continue
+		if one.Status != "passed" {
+			others = append(others, labels.ReplaceAllString(strings.TrimPrefix(one.Name, "[It] "), ""))
 		}
-		side.Others = append(side.Others, labels.ReplaceAllString(strings.TrimPrefix(one.Name, "[It] "), ""))
 	}
-	slices.Sort(side.Others)
+	slices.Sort(others)
+	passed = fmt.Sprintf("%d of %d", len(suite.Cases)-len(others), len(suite.Cases))
 	if part := partly.FindStringSubmatch(suite.Name); part != nil {
-		return part[1]
+		passed += ", of a suite of " + part[1]
 	}
-	return strconv.Itoa(len(suite.Cases))
+	return passed, others
 }

@@ -4,6 +4,7 @@ package localup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,7 +26,7 @@ import (
 type crio struct {
 	dir, socket string
 	process     *exec.Cmd
-	ended       chan error
+	ended       chan struct{}
 }
 
 // startCRIO starts it, with the images of the tests, until the test ends.
@@ -91,6 +92,13 @@ enable_nri = false
 			t.Fatal(err)
 		}
 	}
+	if found, err := filepath.Glob(imageCache); err != nil {
+		t.Fatal(err)
+	} else if len(found) == 0 {
+		if err := os.WriteFile(hadNoCache(), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	images := runtime.Config.Images
 	if images == "" {
 		images = filepath.Join(dir, "images")
@@ -109,15 +117,38 @@ enable_nri = false
 			t.Fatalf("%s: %v\n%s", copied, err, out)
 		}
 	}
-	c.start(t)
 	t.Cleanup(func() {
-		c.stop(t, syscall.SIGTERM)
+		if c.process != nil {
+			c.stop(t, syscall.SIGTERM)
+		}
 		if t.Failed() {
 			text, err := os.ReadFile(c.log())
 			t.Logf("the end of CRI-O's log (%v):\n%s", err, text[max(0, len(text)-8000):])
 		}
 	})
+	c.start(t)
 	return c
+}
+
+// imageCache is a file that skopeo leaves on the host, wherever the images go.
+const imageCache = "/var/lib/containers/cache/blob-info-cache-v1.*"
+
+// hadNoCache exists if the host did not have that file before.
+func hadNoCache() string { return filepath.Join(host.Dir, "no-image-cache") }
+
+// removeImageCache removes what skopeo has left, if the host did not have it before.
+func removeImageCache() error {
+	if _, err := os.Stat(hadNoCache()); err != nil {
+		return nil
+	}
+	found, err := filepath.Glob(imageCache)
+	for _, path := range found {
+		err = errors.Join(err, os.Remove(path))
+	}
+	for dir := filepath.Dir(imageCache); dir != "/var/lib"; dir = filepath.Dir(dir) {
+		_ = os.Remove(dir) // fails if it is not empty
+	}
+	return err
 }
 
 func (c *crio) log() string { return filepath.Join(c.dir, "crio.log") }
@@ -137,15 +168,15 @@ func (c *crio) start(t *testing.T) {
 	if err := c.process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
+	ended, process := make(chan struct{}), c.process
 	c.ended = ended
-	process := c.process
-	go func() { ended <- process.Wait() }()
+	var why error
+	go func() { why = process.Wait(); close(ended) }()
 	fixture.WaitFor(t, 100*time.Millisecond, time.Minute, "CRI-O listens", func(context.Context) error {
 		select {
-		case err := <-ended:
+		case <-ended:
 			text, _ := os.ReadFile(c.log())
-			t.Fatalf("CRI-O has ended: %v\n%s", err, text)
+			t.Fatalf("CRI-O has ended: %v\n%s", why, text)
 		default:
 		}
 		_, err := os.Stat(c.socket)

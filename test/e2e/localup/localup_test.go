@@ -34,7 +34,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// runtime is containerd alone: the script starts the rest. With crioProgram, it is CRI-O's network and directory.
+// runtime is containerd alone: the script starts the rest. CRI-O, if it is the runtime, uses the network and the directory of it.
 var runtime *host.Cluster
 
 // crioProgram and plugin are paths; both are empty without CRI-O.
@@ -71,7 +71,7 @@ func TestMain(m *testing.M) {
 	os.Exit(tidy.Run(host.Dir, down, m.Run))
 }
 
-// mark is in the environment of all that the script has started.
+// mark is in the environment of all that the script has started, and of CRI-O.
 var mark = "LOCAL_UP_TEST=" + host.Dir
 
 // down ends what the script has started, and removes what it and the test have made, also for tests that were killed.
@@ -89,17 +89,23 @@ func down() error {
 		all = errors.Join(all, os.Remove(cniPrograms), os.RemoveAll(partition.PinningFilePath))
 		_ = os.Remove(filepath.Dir(cniPrograms)) // fails if it is not empty
 	}
+	all = errors.Join(all, removeImageCache())
 	return errors.Join(all, runtime.Down(context.Background()))
 }
 
-// marked returns the processes that the script has started.
+// marked returns the processes that the script has started, CRI-O and its monitors.
 func marked() (pids []int, err error) {
 	processes, err := procfs.AllProcs()
 	if err != nil {
 		return nil, err
 	}
 	for _, process := range processes {
-		if variables, err := process.Environ(); err == nil && process.PID != os.Getpid() && slices.Contains(variables, mark) {
+		variables, _ := process.Environ() // it may have ended
+		name, _ := process.Comm()
+		args, _ := process.CmdLine()
+		// CRI-O starts monitors with an environment of their own.
+		monitor := name == "conmon" && strings.Contains(strings.Join(args, " "), host.Dir+"/")
+		if process.PID != os.Getpid() && (slices.Contains(variables, mark) || monitor) {
 			pids = append(pids, process.PID)
 		}
 	}

@@ -46,21 +46,18 @@ func KnowsGo(t *tree.Tree) error {
 
 // Release type-checks what the series can break in a tree as it stands: this project's
 // packages, those that a patch touches, and the commands that are built of them. Files of
-// the problems are relative to the project. It may return ErrOlderGo. Of a preview, modules may be
-// absent.
+// the problems are relative to the project. It may return ErrOlderGo. A preview may lack modules.
 func Release(ctx context.Context, t *tree.Tree) (Result, error) {
 	if err := KnowsGo(t); err != nil {
 		return Result{}, err
 	}
-	previews, err := t.Project.Previews()
-	if err != nil {
-		return Result{}, err
-	}
 	from := Source{Dir: t.Dir, Flags: build.Flags}
-	if slices.Contains(previews, t.Release) {
-		if from.Empty, err = emptyModules(t); err != nil {
+	if t.Project.PinsDir(t.Release) == project.PreviewPins(t.Release) {
+		empty, err := emptyModules(t)
+		if err != nil {
 			return Result{}, err
 		}
+		from.AllowMissing, from.Empty = true, empty
 	}
 	ours, err := t.Project.Packages()
 	if err != nil {
@@ -90,6 +87,14 @@ func Release(ctx context.Context, t *tree.Tree) (Result, error) {
 			result.Problems = append(result.Problems, p)
 		}
 	}
+	for _, more := range onWindows.Missing {
+		at := slices.IndexFunc(result.Missing, func(m Missing) bool { return m.Module == more.Module })
+		if at < 0 {
+			result.Missing = append(result.Missing, more)
+			continue
+		}
+		result.Missing[at].Files = slices.Compact(slices.Sorted(slices.Values(append(result.Missing[at].Files, more.Files...))))
+	}
 	patches, err := patchesOf(t)
 	if err != nil {
 		return Result{}, err
@@ -103,10 +108,10 @@ func Release(ctx context.Context, t *tree.Tree) (Result, error) {
 		}
 		result.Problems[i].File = shown(t, p.File)
 	}
-	for i, module := range result.Absent {
+	for i, module := range result.Missing {
 		for j, file := range module.Files {
 			if inTree, err := filepath.Rel(t.Dir, file); err == nil && patches[inTree] != nil {
-				result.Absent[i].Patched = append(result.Absent[i].Patched, inTree)
+				result.Missing[i].Patched = append(result.Missing[i].Patched, inTree)
 			}
 			module.Files[j] = shown(t, file)
 		}
@@ -114,7 +119,7 @@ func Release(ctx context.Context, t *tree.Tree) (Result, error) {
 	return result, nil
 }
 
-// emptyModules are the staging modules of a tree that have no packages, since they cannot be downloaded. It is not nil.
+// emptyModules are the staging modules of a tree that have no packages, since they cannot be downloaded.
 func emptyModules(t *tree.Tree) ([]string, error) {
 	pinned, err := pins.Read(t.Project, t.Release)
 	if err != nil {
@@ -125,7 +130,7 @@ func emptyModules(t *tree.Tree) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	empty := []string{}
+	var empty []string
 	for _, file := range found {
 		module, err := filepath.Rel(staging, filepath.Dir(file))
 		if err != nil {

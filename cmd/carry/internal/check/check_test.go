@@ -190,11 +190,25 @@ package kubelet
 import "example.org/staging/dep"
 
 func Cancel(w dep.Wrapped) { w.Cancel() }
+-- kubelet/app/app.go --
+package app
+
+import (
+	"example.org/staging/dep"
+	"example.org/upstream/kubelet"
+)
+
+func Run(k *kubelet.Kubelet, b dep.Box[string]) string {
+	k.Start()
+	return b.Get()
+}
 `
 	for name, test := range map[string]struct{ old, new, want string }{
 		"only files that import it":  {},
 		"a hooked method is renamed": {"func (k *Kubelet) reconcile()", "func (k *Kubelet) reconcileAll()", "kubelet/kubelet.go:13: k.reconcile undefined"},
-		"a package is gone":          {"staging/dep\"", "staging/gone\"", ": cannot find module providing package example.org/staging/gone"},
+		// Another file of that package imports the missing module.
+		"a method that another package calls is renamed": {"func (k *Kubelet) Start()", "func (k *Kubelet) StartAll()", "kubelet/app/app.go:9: k.Start undefined"},
+		"a package is gone": {"staging/dep\"", "staging/gone\"", ": cannot find module providing package example.org/staging/gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -202,13 +216,13 @@ func Cancel(w dep.Wrapped) { w.Cancel() }
 				content := strings.Replace(string(file.Data), "\t./ours\n", "\t./ours\n\t./gone\n", 1)
 				write(t, filepath.Join(dir, file.Name), content)
 			}
-			result, err := Packages(t.Context(), Source{Dir: dir, Empty: []string{"example.org/gone"}}, "./kubelet", "example.org/ours/managed")
+			result, err := Packages(t.Context(), Source{Dir: dir, AllowMissing: true, Empty: []string{"example.org/gone"}}, "./kubelet/...", "example.org/ours/managed")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(result.Absent) != 1 || result.Absent[0].Module != "example.org/gone" ||
-				!slices.Equal(result.Absent[0].Files, []string{filepath.Join(dir, "kubelet/network.go"), filepath.Join(dir, "staging/dep/wrapped.go")}) {
-				t.Errorf("not checked is %v", result.Absent)
+			if len(result.Missing) != 1 || result.Missing[0].Module != "example.org/gone" ||
+				!slices.Equal(result.Missing[0].Files, []string{filepath.Join(dir, "kubelet/network.go"), filepath.Join(dir, "staging/dep/wrapped.go")}) {
+				t.Errorf("not checked is %v", result.Missing)
 			}
 			found := func(p Problem) bool { return strings.Contains(p.String(), test.want) }
 			if test.want == "" && len(result.Problems) > 0 || test.want != "" && !slices.ContainsFunc(result.Problems, found) {
@@ -216,8 +230,8 @@ func Cancel(w dep.Wrapped) { w.Cancel() }
 			}
 
 			// Of a known release, all of it is a problem.
-			if result, err = Packages(t.Context(), Source{Dir: dir}, "./kubelet"); err != nil || len(result.Problems) == 0 || len(result.Absent) > 0 {
-				t.Errorf("of a known release the problems are %v, and not checked is %v, %v", result.Problems, result.Absent, err)
+			if result, err = Packages(t.Context(), Source{Dir: dir}, "./kubelet"); err != nil || len(result.Problems) == 0 || len(result.Missing) > 0 {
+				t.Errorf("of a known release the problems are %v, and not checked is %v, %v", result.Problems, result.Missing, err)
 			}
 		})
 	}
@@ -225,11 +239,12 @@ func Cancel(w dep.Wrapped) { w.Cancel() }
 
 func TestARefusedModuleIsMissing(t *testing.T) {
 	// What go list says of an import, at the package that has it.
-	p := &packages.Package{PkgPath: "example.org/a", Name: "a", Errors: []packages.Error{{Kind: packages.ListError,
+	p := &packages.Package{PkgPath: "example.org/a", Name: "a", GoFiles: []string{"a.go"}, Errors: []packages.Error{{Kind: packages.ListError,
 		Msg: "example.org/refused/v7@v7.0.1: reading https://proxy.example.org/refused/v7/@v/v7.0.1.zip: 403 Forbidden\n\tserver response: no"}}}
-	m := missingOf([]*packages.Package{p}, nil)
-	for path, want := range map[string]string{"example.org/refused/v7": "example.org/refused/v7", "example.org/refused/v7/typed": "example.org/refused/v7", "example.org/refused/v70": "", "example.org/a": ""} {
-		if got := m.has(path); got != want {
+	nested := &packages.Package{PkgPath: "example.org/refused/v7/another/module", Name: "module", Module: &packages.Module{}}
+	m := findMissing([]*packages.Package{p, nested}, nil)
+	for path, want := range map[string]string{"example.org/refused/v7": "example.org/refused/v7", "example.org/refused/v7/typed": "example.org/refused/v7", "example.org/refused/v70": "", "example.org/a": "", nested.PkgPath: ""} {
+		if got := m.of(path); got != want {
 			t.Errorf("the missing module of %s is %q, want %q", path, got, want)
 		}
 	}

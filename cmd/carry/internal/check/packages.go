@@ -9,6 +9,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"maps"
 	"os"
 	"path/filepath"
@@ -58,9 +59,10 @@ type Source struct {
 	Flags []string
 	// GOOS is the system for which they are built. Empty means Linux, with their tests.
 	GOOS string
-	// Empty are modules without packages, in place of some that cannot be downloaded. If it is not nil, what may come of
-	// such modules, or of others that cannot be downloaded, is no problem.
-	Empty []string
+	// AllowMissing leaves out errors that come of modules that cannot be downloaded. Empty are those of them that the workspace
+	// has without their packages.
+	AllowMissing bool
+	Empty        []string
 }
 
 // Result is what a type check says.
@@ -68,21 +70,21 @@ type Result struct {
 	// Packages is how many were checked.
 	Packages int
 	Problems []Problem
-	Absent   []Absent
+	Missing  []Missing
 }
 
-// Absent is a module that cannot be downloaded, so that what uses it was not checked.
-type Absent struct {
+// Missing is a module that cannot be downloaded, so that what uses it was not checked.
+type Missing struct {
 	Module string
 	// Files are those that import a package of it, sorted, and Patched those of them that a patch touches.
 	Files, Patched []string
 }
 
 // String is a line for a user.
-func (a Absent) String() string {
-	text := fmt.Sprintf("%s cannot be downloaded, so no file that imports it was type-checked (%d)", a.Module, len(a.Files))
-	if len(a.Patched) > 0 {
-		text += ", nor thus what patches change in " + strings.Join(a.Patched, ", ")
+func (m Missing) String() string {
+	text := fmt.Sprintf("%s cannot be downloaded, so no file that imports it was type-checked (%d)", m.Module, len(m.Files))
+	if len(m.Patched) > 0 {
+		text += "; patches touch " + strings.Join(m.Patched, ", ")
 	}
 	return text
 }
@@ -134,12 +136,12 @@ func Packages(ctx context.Context, from Source, patterns ...string) (result Resu
 		return Result{}, goList(ctx, err)
 	}
 	found := map[Problem]bool{} // A package and its test variant have the same.
-	var missing missing
-	if from.Empty != nil {
-		missing = missingOf(roots, from.Empty)
+	var missing missingModules
+	if from.AllowMissing {
+		missing = findMissing(roots, from.Empty)
 	}
 	packages.Visit(roots, nil, func(p *packages.Package) {
-		if missing.has(p.PkgPath) != "" {
+		if missing.of(p.PkgPath) != "" {
 			return
 		}
 		result.Packages++
@@ -160,53 +162,54 @@ func Packages(ctx context.Context, from Source, patterns ...string) (result Resu
 		}
 		return strings.Compare(a.Text, b.Text)
 	})
-	result.Absent = missing.absent()
+	result.Missing = missing.list()
 	return result, nil
 }
 
-// missing is what cannot be downloaded. Zero is nothing.
-type missing struct {
-	modules []string
+// missingModules are those that cannot be downloaded. Zero is none.
+type missingModules struct {
+	paths []string
 	// files maps a file to the modules of which it imports packages.
 	files map[string][]string
-	// importers are the packages of these files by their paths, and by what the name of a type begins with.
-	importers map[string]bool
+	// there are the packages that have been loaded: one may be in a module whose path begins with that of a missing one.
+	there map[string]bool
 }
 
 // refused matches what go list says of a package whose module cannot be downloaded.
 var refused = regexp.MustCompile(`^(\S+)@\S+: reading \S+: (403 Forbidden|404 Not Found|410 Gone)`)
 
-// missingOf finds what is missing among packages and all that they import, besides the empty modules.
-func missingOf(roots []*packages.Package, empty []string) missing {
-	m := missing{modules: slices.Clone(empty), files: map[string][]string{}, importers: map[string]bool{}}
+// findMissing finds the missing modules of packages and all that they import, besides the empty ones.
+func findMissing(roots []*packages.Package, empty []string) missingModules {
+	m := missingModules{paths: slices.Clone(empty), files: map[string][]string{}, there: map[string]bool{}}
 	packages.Visit(roots, nil, func(p *packages.Package) {
 		for _, e := range p.Errors {
-			if found := refused.FindStringSubmatch(e.Msg); found != nil && !slices.Contains(m.modules, found[1]) {
-				m.modules = append(m.modules, found[1])
+			if found := refused.FindStringSubmatch(e.Msg); found != nil && !slices.Contains(m.paths, found[1]) {
+				m.paths = append(m.paths, found[1])
 			}
 		}
+		// go/packages gives a package that is not there the file that imports it, and no module.
+		m.there[p.PkgPath] = m.there[p.PkgPath] || p.Module != nil
 	})
 	packages.Visit(roots, nil, func(p *packages.Package) {
-		for i, file := range p.Syntax {
+		for _, file := range p.Syntax {
+			name := p.Fset.Position(file.Package).Filename
 			for _, spec := range file.Imports {
 				path, _ := strconv.Unquote(spec.Path.Value)
-				module := m.has(path)
-				if module == "" || i >= len(p.CompiledGoFiles) {
-					continue
-				}
-				if name := p.CompiledGoFiles[i]; !slices.Contains(m.files[name], module) {
+				if module := m.of(path); module != "" && !slices.Contains(m.files[name], module) {
 					m.files[name] = append(m.files[name], module)
 				}
-				m.importers[p.PkgPath], m.importers[strconv.Quote(p.PkgPath)], m.importers[p.Name] = true, true, true
 			}
 		}
 	})
 	return m
 }
 
-// has returns the missing module of a package, or nothing.
-func (m missing) has(path string) string {
-	for _, module := range m.modules {
+// of returns the missing module of a package, or nothing.
+func (m missingModules) of(path string) string {
+	if m.there[path] {
+		return ""
+	}
+	for _, module := range m.paths {
 		if path == module || strings.HasPrefix(path, module+"/") {
 			return module
 		}
@@ -214,29 +217,71 @@ func (m missing) has(path string) string {
 	return ""
 }
 
-// ofType matches what the type checker says of a type that has lost methods or fields with one that it embeds.
-var ofType = regexp.MustCompile(`\(type \*?(.+)\.\w+ has no field or method`)
+// noSelector matches what the type checker says of a field or method that a type does not have: the path of its package in
+// quotes, or its name, or neither if it is the same package; and the type.
+var noSelector = regexp.MustCompile(`\(type \*?(?:(.+)\.)?(\w+) has no field or method`)
 
-// explain reports whether a problem of a package may come of what is missing alone.
-func (m missing) explain(p *packages.Package, problem Problem) bool {
-	// go list forgets the other imports of such a package, too.
-	if m.files[problem.File] != nil || m.importers[p.PkgPath] && strings.HasPrefix(problem.Text, "could not import ") {
+// explain reports whether a problem of a package comes of what is missing: its file imports that, or it is about a type that
+// embeds it.
+func (m missingModules) explain(p *packages.Package, problem Problem) bool {
+	if len(m.files) == 0 {
+		return false
+	}
+	if m.files[problem.File] != nil {
 		return true
 	}
-	found := ofType.FindStringSubmatch(problem.Text)
-	return found != nil && m.importers[found[1]]
-}
-
-func (m missing) absent() (all []Absent) {
-	for _, module := range slices.Sorted(slices.Values(m.modules)) {
-		a := Absent{Module: module}
-		for _, file := range slices.Sorted(maps.Keys(m.files)) {
-			if slices.Contains(m.files[file], module) {
-				a.Files = append(a.Files, file)
+	found := noSelector.FindStringSubmatch(problem.Text)
+	if found == nil {
+		return false
+	}
+	for _, of := range append(slices.Collect(maps.Values(p.Imports)), p) {
+		if of.Types != nil && (found[1] == "" && of == p || found[1] == of.Name || found[1] == strconv.Quote(of.PkgPath)) {
+			if named := of.Types.Scope().Lookup(found[2]); named != nil && embedsInvalid(named.Type(), nil) {
+				return true
 			}
 		}
-		if len(a.Files) > 0 {
-			all = append(all, a)
+	}
+	return false
+}
+
+// embedsInvalid reports whether a type embeds one that the type checker does not know, possibly by way of others, which it has seen.
+func embedsInvalid(t types.Type, seen []types.Type) bool {
+	if slices.Contains(seen, t) {
+		return false
+	}
+	seen = append(seen, t)
+	switch of := t.Underlying().(type) {
+	case *types.Basic:
+		return of.Kind() == types.Invalid
+	case *types.Pointer:
+		return embedsInvalid(of.Elem(), seen)
+	case *types.Struct:
+		for field := range of.Fields() {
+			if field.Embedded() && embedsInvalid(field.Type(), seen) {
+				return true
+			}
+		}
+	case *types.Interface:
+		for embedded := range of.EmbeddedTypes() {
+			if embedsInvalid(embedded, seen) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// list returns the modules that a file imports, in order.
+func (m missingModules) list() (all []Missing) {
+	for _, module := range slices.Sorted(slices.Values(m.paths)) {
+		one := Missing{Module: module}
+		for _, file := range slices.Sorted(maps.Keys(m.files)) {
+			if slices.Contains(m.files[file], module) {
+				one.Files = append(one.Files, file)
+			}
+		}
+		if len(one.Files) > 0 {
+			all = append(all, one)
 		}
 	}
 	return all

@@ -46,7 +46,7 @@ touches the file.`,
 				for _, p := range found.Problems {
 					fmt.Println(p)
 				}
-				for _, module := range found.Absent {
+				for _, module := range found.Missing {
 					fmt.Println(module)
 				}
 				if len(found.Problems) > 0 {
@@ -54,7 +54,11 @@ touches the file.`,
 					t.Say("FAILED: %d errors in %d packages", len(found.Problems), found.Packages)
 					continue
 				}
-				fmt.Printf("%s: %d packages have no type error, in %.0f s\n", release, found.Packages, time.Since(start).Seconds())
+				others := ""
+				if len(found.Missing) > 0 {
+					others = " in their other files"
+				}
+				fmt.Printf("%s: %d packages have no type error%s, in %.0f s\n", release, found.Packages, others, time.Since(start).Seconds())
 			}
 			if failed > 0 {
 				return fmt.Errorf("check: %d of %d releases failed", failed, len(releases))

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"syscall"
 
@@ -37,8 +36,8 @@ The release does not become a known one: its pins are in _output/RELEASE/pins, t
 that it needs in _output/RELEASE/patches, and nothing that can be committed changes. Other
 commands accept it by name: carry tree, export, check, build, verify. A module that cannot be
 downloaded is replaced by its newest earlier version that can, and named. If there is none, the
-patches are applied and linted, all files that do not import the module are type-checked, and
-nothing is compiled.
+patches are applied and linted, and all files that do not import the module are type-checked;
+then it fails, since nothing compiles, unless --no-build asks for no more.
 
 A conflict is left in the tree, and shown: resolve it, git add, --continue. If something
 does not compile, fix it in the tree, in the commit of its patch, --continue. With --keep the overrides go to
@@ -95,8 +94,8 @@ With --continue, --abort and --keep, RELEASE is the one that is previewed.`,
 	return cmd
 }
 
-// withItsGo compiles carry with the Go of a release that this carry is too old for, to check its types, and goes on as that.
-// It returns where it need not, or where that Go cannot be downloaded.
+// withItsGo compiles carry with the Go of a release that this carry is too old for, to check its types, and replaces this
+// process by that. It returns where it need not, or where that Go cannot be downloaded.
 func withItsGo(ctx context.Context, t *tree.Tree, noBuild bool) error {
 	if err := check.KnowsGo(t); !errors.Is(err, check.ErrOlderGo) {
 		return err
@@ -106,7 +105,7 @@ func withItsGo(ctx context.Context, t *tree.Tree, noBuild bool) error {
 		return err
 	}
 	t.Say("compiling carry with the release's Go")
-	program := filepath.Join(filepath.Dir(t.Dir), "carry")
+	program := preview.Program(t)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", program, ".")
 	cmd.Dir, cmd.Env = t.Project.Path("cmd", "carry"), append(env, "GOWORK=off", "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -129,30 +128,32 @@ func tryPreview(ctx context.Context, t *tree.Tree, noBuild bool) error {
 		fmt.Println(line)
 	}
 	t.Say("linting and type-checking")
-	problems, checked, absent, err := preview.Fits(ctx, t)
+	fit, err := preview.Fits(ctx, t)
 	if err != nil {
 		return err
 	}
-	for _, module := range absent {
+	for _, module := range fit.Missing {
 		fmt.Println(module)
 	}
-	for _, line := range problems {
+	for _, line := range fit.Problems {
 		fmt.Println(line)
 	}
-	if len(problems) > 0 {
-		return fmt.Errorf("preview: the series does not fit %s: %d problems; fix them in %s, in the commits of their patches (git commit --fixup, git rebase --autosquash), and go on with: carry preview --continue", t.Release, len(problems), t.Shown())
+	if len(fit.Problems) > 0 {
+		return fmt.Errorf("preview: the series does not fit %s: %d problems; fix them in %s, in the commits of their patches (git commit --fixup, git rebase --autosquash), and go on with: carry preview --continue", t.Release, len(fit.Problems), t.Shown())
 	}
-	if noBuild || len(absent) > 0 {
-		types := "has no type error"
-		if !checked {
+	if noBuild {
+		types, rest := "has no type error", "the rest is left to: carry preview "+t.Release
+		if !fit.Checked {
 			types = "was not type-checked"
 		}
-		rest := "the rest is left to: carry preview " + t.Release
-		if len(absent) > 0 {
-			rest = "without these modules nothing compiles"
+		if len(fit.Missing) > 0 {
+			types, rest = "has no type error in the other files", "it cannot be compiled without these modules"
 		}
 		fmt.Printf("%s: the series applies, and %s; %s\n", t.Release, types, rest)
 		return nil
+	}
+	if len(fit.Missing) > 0 {
+		return fmt.Errorf("preview: %s was not compiled, since modules are missing; the series applies, and has no type error in the other files", t.Release)
 	}
 	names, err := series.Order(t.Project)
 	if err != nil {

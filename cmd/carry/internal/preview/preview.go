@@ -44,7 +44,7 @@ func Newest(ctx context.Context, c project.Checkout) (string, error) {
 	for _, p := range refused {
 		fmt.Fprintf(os.Stderr, "%s is listed but cannot be downloaded: %s\n", p.Release, p.Missing())
 		if p.HasUpstream() {
-			fmt.Fprintf(os.Stderr, "what can be seen without that: carry preview %s\n", p.Release)
+			fmt.Fprintf(os.Stderr, "to check what needs none of these modules: carry preview %s --no-build\n", p.Release)
 		}
 	}
 	return newest.Release, err
@@ -177,26 +177,34 @@ func dropStale(t *tree.Tree) error {
 	return nil
 }
 
-// Fits says whether the rules and types of the tree allow the series, in seconds. It returns
-// what is wrong, a line each, whether the types were checked, and the modules without which
-// they were.
-func Fits(ctx context.Context, t *tree.Tree) (problems []string, checked bool, absent []check.Absent, err error) {
+// Fit says whether the rules and types of a tree allow the series.
+type Fit struct {
+	// Problems are what is wrong, a line each.
+	Problems []string
+	// Checked is whether the types were checked, and Missing the modules that they were checked without.
+	Checked bool
+	Missing []check.Missing
+}
+
+// Fits returns, in seconds, how the series fits.
+func Fits(ctx context.Context, t *tree.Tree) (fit Fit, err error) {
 	findings, err := lint.Findings(ctx, t)
 	if err != nil {
-		return nil, false, nil, err
+		return fit, err
 	}
 	for _, f := range findings {
-		problems = append(problems, f.String())
+		fit.Problems = append(fit.Problems, f.String())
 	}
 	found, err := check.Release(ctx, t)
 	if errors.Is(err, check.ErrOlderGo) {
 		t.Say("%v; compiling finds what that would", err)
-		return problems, false, nil, nil
+		return fit, nil
 	}
 	for _, p := range found.Problems {
-		problems = append(problems, p.String())
+		fit.Problems = append(fit.Problems, p.String())
 	}
-	return problems, true, found.Absent, err
+	fit.Checked, fit.Missing = true, found.Missing
+	return fit, err
 }
 
 // Differences says in what the preview is not the release with patches/ as it is: a line for
@@ -279,11 +287,14 @@ func Keep(ctx context.Context, t *tree.Tree) error {
 	return t.Update(ctx)
 }
 
+// Program is where carry compiles itself with the release's Go, if that is newer than its own.
+func Program(t *tree.Tree) string { return filepath.Join(filepath.Dir(t.Dir), "carry") }
+
 // Abort removes the preview, with work of the user in its tree and overrides that were not
 // kept.
 func Abort(t *tree.Tree) error {
 	// The pins go last: they say that there is a preview.
-	for _, path := range []string{t.Dir, filepath.Join(filepath.Dir(t.Dir), "modules"), t.Project.Path(project.PreviewPatches(t.Release)), t.Project.Path(project.PreviewPins(t.Release))} {
+	for _, path := range []string{t.Dir, filepath.Join(filepath.Dir(t.Dir), "modules"), Program(t), t.Project.Path(project.PreviewPatches(t.Release)), t.Project.Path(project.PreviewPins(t.Release))} {
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}

@@ -181,14 +181,14 @@ func TestAModuleOfWhichThereIsNoVersionIsLeftOut(t *testing.T) {
 	})
 	s.Refuse("k8s.io/mount-utils", "v0.38.0-alpha.1")
 	c.Must(Start(t.Context(), preview, ""))
-	problems, checked, absent, err := Fits(t.Context(), preview)
+	fit, err := Fits(t.Context(), preview)
 	c.Must(err)
 	// Upstream's other files are not Go in this test.
-	if !checked || slices.ContainsFunc(problems, func(line string) bool { return strings.Contains(line, "cmd/") }) {
-		t.Errorf("checked: %v; the problems are %q", checked, problems)
+	if !fit.Checked || slices.ContainsFunc(fit.Problems, func(line string) bool { return strings.Contains(line, "cmd/") }) {
+		t.Errorf("checked: %v; the problems are %q", fit.Checked, fit.Problems)
 	}
-	if len(absent) != 1 || absent[0].Module != "k8s.io/mount-utils" || !slices.Equal(absent[0].Files, []string{"_output/" + alpha + "/kubernetes/cmd/kubelet/mount.go"}) {
-		t.Errorf("not checked is %v", absent)
+	if len(fit.Missing) != 1 || fit.Missing[0].Module != "k8s.io/mount-utils" || !slices.Equal(fit.Missing[0].Files, []string{"_output/" + alpha + "/kubernetes/cmd/kubelet/mount.go"}) {
+		t.Errorf("not checked is %v", fit.Missing)
 	}
 }
 
