@@ -283,7 +283,7 @@ func start(t *testing.T, dir, manifests, socket string) kubernetes.Interface {
 		}
 	})
 	var client kubernetes.Interface
-	fixture.WaitFor(t, time.Second, 4*time.Minute, "the script's node is Ready", func(ctx context.Context) error {
+	fixture.WaitFor(t, time.Second, 10*time.Minute, "the script's node is Ready", func(ctx context.Context) error {
 		select {
 		case err := <-ended:
 			t.Fatalf("the script has ended: %v", err)
