@@ -61,8 +61,8 @@ func (r *run) checks() []part {
 // nodes are the parts that need a node.
 func (r *run) nodes() []part {
 	noVM := func(r *run) string { return cmp.Or(r.noNode, r.noVM) }
-	conformance := func(name, specs string) part {
-		return part{name: name, args: []string{"conformance-compare", specs}, unless: func(r *run) string { return cmp.Or(r.noNode, noConformance()) }}
+	conformance := func(name string, specs ...string) part {
+		return part{name: name, args: append([]string{"conformance-compare"}, specs...), unless: func(r *run) string { return cmp.Or(r.noNode, noConformance()) }}
 	}
 	vm := func(name string, args ...string) part { return part{name: name, args: args, unless: noVM, alone: true} }
 	if r.target == "test" {
@@ -81,9 +81,10 @@ func (r *run) nodes() []part {
 		{name: "end-to-end core in FIPS mode", args: []string{"e2e-fips"}, unless: noNode},
 		{name: "kubectl partition on a large cluster", args: []string{"e2e-plugin"}, unless: noNode},
 		{name: "upstream's local cluster", args: []string{"local-up"}, unless: noNode},
-		// Two parts, so that each ends within three quarters of an hour, and two hosts can share them.
+		// Together, these are all specs. Each ends within three quarters of an hour, and several hosts can share them.
 		conformance("conformance of nodes", `FOCUS=\[sig-node\].*\[Conformance\]`),
-		conformance("conformance of the rest", `SKIP=\[sig-node\]`),
+		conformance("conformance of the rest, in parallel", `SKIP=\[sig-node\]|\[Serial\]`),
+		conformance("conformance of the rest, one by one", `FOCUS=\[Conformance\].*\[Serial\]|\[Serial\].*\[Conformance\]`, `SKIP=\[sig-node\]`),
 		{name: "workload classes while calls of the API fail", args: []string{"operators-classes"}, unless: noNode},
 		{name: "companions on a real node", args: []string{"operators-e2e"}, unless: noNode},
 		{name: "the console of cpupolicy in a browser", args: []string{"operators-browser"}, unless: func(r *run) string { return cmp.Or(r.noNode, noBrowser()) }},
