@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"math/bits"
 	"os"
@@ -267,18 +268,24 @@ func PodCgroups() (paths []string, err error) {
 	return paths, nil
 }
 
-// SetSandboxCPUs writes the cpuset of a pod's sandbox, as a runtime might: that of each cgroup
-// below the pod's that is no container's.
-func SetSandboxCPUs(pod *v1.Pod, cpus string) error {
+// Sandbox reads each cgroup below a pod's that is no container's, by its path below the pod's: that of the sandbox, and of a
+// monitor that the runtime puts there.
+func Sandbox(pod *v1.Pod) (map[string]Usage, error) {
 	below, err := Below(pod)
-	for name := range below {
-		isContainer := slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(status v1.ContainerStatus) bool {
+	maps.DeleteFunc(below, func(name string, _ Usage) bool {
+		return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(status v1.ContainerStatus) bool {
 			_, id, _ := strings.Cut(status.ContainerID, "://")
 			return id != "" && strings.Contains(name, id)
 		})
-		if !isContainer {
-			err = errors.Join(err, setCPUs(filepath.Join(podCgroup(pod), name), cpus))
-		}
+	})
+	return below, err
+}
+
+// SetSandboxCPUs writes the cpuset of a pod's sandbox, as a runtime might.
+func SetSandboxCPUs(pod *v1.Pod, cpus string) error {
+	found, err := Sandbox(pod)
+	for name := range found {
+		err = errors.Join(err, setCPUs(filepath.Join(podCgroup(pod), name), cpus))
 	}
 	return err
 }

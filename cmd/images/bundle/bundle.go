@@ -118,21 +118,22 @@ func Write(ctx context.Context, o Options) error {
 				return fmt.Errorf("%s: %w", manifestFile, err)
 			}
 		}
-		conformance, err := o.conformance(s.releases, binaries)
+		found, err := o.junit(s.releases, binaries)
 		if err != nil {
 			return err
 		}
+		page, err := conformance(o.Version, s.releases, binaries, found)
+		if err != nil {
+			return fmt.Errorf("%s: %w", conformancePage, err)
+		}
+		made := map[string]map[string]string{"docs.tar.gz": {conformancePage: page}}
 		for name, paths := range archives {
 			o.Say("%s: %s", o.Version, name)
-			made := map[string]string{}
-			if slices.Contains(paths, "docs") {
-				made[conformancePage] = conformance
-			}
-			if err := o.archive(ctx, filepath.Join(dir, name), s.commit, paths, made); err != nil {
+			if err := o.archive(ctx, filepath.Join(dir, name), s.commit, paths, made[name]); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
-		if err := o.tests(dir, s.releases, binaries); err != nil {
+		if err := o.tests(dir, found); err != nil {
 			return err
 		}
 		if err := s.writeChangelog(ctx, o, filepath.Join(dir, changelogFile), binaries); err != nil {

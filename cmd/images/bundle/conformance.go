@@ -41,19 +41,14 @@ var partly = regexp.MustCompile(`, \d+ of (\d+) specs$`)
 // labels matches those that Ginkgo adds to a spec's name.
 var labels = regexp.MustCompile(` \[[^\[\]]+, [^\[\]]+\]$`)
 
-// conformance returns the page, of the JUnit files of this checkout. versions are those of the binaries, by release.
-func (o Options) conformance(releases []string, versions map[string]string) (string, error) {
+// conformance returns the page for a version. versions are those of the binaries, by release.
+func conformance(version string, releases []string, versions map[string]string, found junitFiles) (string, error) {
 	var rows []conformanceRow
-	o.Say = func(string, ...any) {} // tests says which files are left out
 	for _, release := range releases {
-		files, err := o.junit(release, "conformance", versions[release])
-		if err != nil {
-			return "", err
-		}
 		row := conformanceRow{Release: release, Binaries: versions[release]}
 		for _, name := range []string{"partitioned", "unpatched"} {
 			side := conformanceSide{Name: name}
-			if file, ran := files[name]; ran {
+			if file, ran := found[release]["conformance"][name]; ran {
 				side.Passed, side.Others = file.outcome()
 			}
 			row.Sides = append(row.Sides, side)
@@ -61,7 +56,7 @@ func (o Options) conformance(releases []string, versions map[string]string) (str
 		rows = append(rows, row)
 	}
 	var text strings.Builder
-	err := conformanceTemplate.Execute(&text, map[string]any{"Version": o.Version, "Rows": rows})
+	err := conformanceTemplate.Execute(&text, map[string]any{"Version": version, "Rows": rows})
 	return text.String(), err
 }
 

@@ -34,8 +34,13 @@ func TestThePageSaysWhatBecameOfTheConformanceSuite(t *testing.T) {
 	write("v1.37.2", "unpatched", "v1.37.2+wp.1111111, unpatched", pods, nodes, strings.Replace(daemons, "failed", "passed", 1))
 	write("v1.36.5", "partitioned", "v1.36.5+wp.2222222, partitioned, 1 of 462 specs", pods)
 	write("v1.35.8", "partitioned", "v1.35.8+wp.0000000, partitioned", pods) // other binaries
-	got, err := o.conformance([]string{"v1.37.2", "v1.36.5", "v1.35.8"},
-		map[string]string{"v1.37.2": "v1.37.2+wp.1111111", "v1.36.5": "v1.36.5+wp.2222222", "v1.35.8": "v1.35.8+wp.3333333"})
+	releases := []string{"v1.37.2", "v1.36.5", "v1.35.8"}
+	versions := map[string]string{"v1.37.2": "v1.37.2+wp.1111111", "v1.36.5": "v1.36.5+wp.2222222", "v1.35.8": "v1.35.8+wp.3333333"}
+	found, err := o.junit(releases, versions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := conformance(o.Version, releases, versions, found)
 	if err != nil {
 		t.Fatal(err)
 	}

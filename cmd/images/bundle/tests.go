@@ -25,8 +25,7 @@ var withJUnit = []string{"conformance", "node-compare"}
 
 // tests writes the results of tests that this checkout has. scripts/release.sh has seen to it that each
 // part has passed for this content. It may have passed in another checkout, so nothing must be there.
-// versions are those of the binaries, by release: a JUnit file of others says nothing of this version.
-func (o Options) tests(dir string, releases []string, versions map[string]string) error {
+func (o Options) tests(dir string, found junitFiles) error {
 	to := filepath.Join(dir, testsDir)
 	if err := os.Mkdir(to, 0o755); err != nil {
 		return err
@@ -43,12 +42,8 @@ func (o Options) tests(dir string, releases []string, versions map[string]string
 			return err
 		}
 	}
-	for _, release := range releases {
-		for _, target := range withJUnit {
-			files, err := o.junit(release, target, versions[release])
-			if err != nil {
-				return err
-			}
+	for release, targets := range found {
+		for target, files := range targets {
 			for side, file := range files {
 				written++
 				// A later run writes into the file, so a link will not do.
@@ -77,24 +72,34 @@ type junit struct {
 	} `xml:"testsuite"`
 }
 
-// junit returns the JUnit files of a target for a release that are about this version of its binaries, by the clusters.
-func (o Options) junit(release, target, version string) (map[string]junit, error) {
-	paths, err := filepath.Glob(filepath.Join(o.Checkout, "_output", release, target, "*", "junit.xml"))
-	if err != nil {
-		return nil, err
-	}
-	found := map[string]junit{}
-	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
+// junitFiles are by release, target and cluster.
+type junitFiles map[string]map[string]map[string]junit
+
+// junit returns the JUnit files of this checkout. versions are those of the binaries, by release: a file of others says nothing
+// of this version.
+func (o Options) junit(releases []string, versions map[string]string) (junitFiles, error) {
+	found := junitFiles{}
+	for _, release := range releases {
+		found[release] = map[string]map[string]junit{}
+		for _, target := range withJUnit {
+			paths, err := filepath.Glob(filepath.Join(o.Checkout, "_output", release, target, "*", "junit.xml"))
+			if err != nil {
+				return nil, err
+			}
+			found[release][target] = map[string]junit{}
+			for _, path := range paths {
+				data, err := os.ReadFile(path)
+				if err != nil {
+					return nil, err
+				}
+				file := junit{data: data}
+				if err := xml.Unmarshal(data, &file); err != nil || !file.isOf(versions[release]) {
+					o.Say("%s: %s is for other programs than %s, and left out", o.Version, path, versions[release])
+					continue
+				}
+				found[release][target][filepath.Base(filepath.Dir(path))] = file
+			}
 		}
-		file := junit{data: data}
-		if err := xml.Unmarshal(data, &file); err != nil || !file.isOf(version) {
-			o.Say("%s: %s is for other programs than %s, and left out", o.Version, path, version)
-			continue
-		}
-		found[filepath.Base(filepath.Dir(path))] = file
 	}
 	return found, nil
 }

@@ -36,8 +36,8 @@ The release does not become a known one: its pins are in _output/RELEASE/pins, t
 that it needs in _output/RELEASE/patches, and nothing that can be committed changes. Other
 commands accept it by name: carry tree, export, check, build, verify. A module that cannot be
 downloaded is replaced by its newest earlier version that can, and named. If there is none, the
-patches are applied and linted, and all files that do not import the module are type-checked;
-then it fails, since nothing compiles, unless --no-build asks for no more.
+patches are applied and linted, and all files that do not import the module are type-checked.
+The release cannot be compiled then, so the command fails without --no-build.
 
 A conflict is left in the tree, and shown: resolve it, git add, --continue. If something
 does not compile, fix it in the tree, in the commit of its patch, --continue. With --keep the overrides go to
